@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+func listenAll(addresses []string) ([]net.Listener, error) {
+	var listeners []net.Listener
+	for _, address := range addresses {
+		listener, err := listen(address)
+		if err != nil {
+			closeAll(listeners)
+			return nil, fmt.Errorf("listen on %s: %w", address, err)
+		}
+		listeners = append(listeners, listener)
+	}
+	return listeners, nil
+}
+
+func closeAll(listeners []net.Listener) {
+	for _, listener := range listeners {
+		_ = listener.Close() // the server may have closed it
+	}
+}
+
+func listen(address string) (net.Listener, error) {
+	scheme, place, ok := strings.Cut(address, "://")
+	if !ok {
+		return nil, errors.New("write it as tcp://HOST:PORT, unix://PATH or fd://N")
+	}
+	switch scheme {
+	case "tcp":
+		return net.Listen("tcp", place)
+	case "unix":
+		return listenUnix(place)
+	case "fd":
+		return inherited(place)
+	}
+	return nil, fmt.Errorf("unknown scheme %q: use tcp, unix or fd", scheme)
+}
+
+// listenUnix takes over the path of a socket that nobody listens on any more.
+func listenUnix(path string) (net.Listener, error) {
+	listener, err := net.Listen("unix", path)
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return listener, err
+	}
+	if conn, dialErr := net.Dial("unix", path); dialErr == nil {
+		conn.Close()
+		return nil, err
+	}
+	if removeErr := os.Remove(path); removeErr != nil {
+		return nil, err
+	}
+	return net.Listen("unix", path)
+}
+
+// inherited is a listener that our parent made, so that clients could connect before we ran.
+func inherited(number string) (net.Listener, error) {
+	fd, err := strconv.Atoi(number)
+	if err != nil || fd < 3 {
+		return nil, fmt.Errorf("%q is not the number of an inherited descriptor", number)
+	}
+	file := os.NewFile(uintptr(fd), "listener")
+	defer file.Close()
+	listener, err := net.FileListener(file)
+	if err != nil {
+		return nil, err
+	}
+	if unix, ok := listener.(*net.UnixListener); ok {
+		unix.SetUnlinkOnClose(false) // the path is our parent's
+	}
+	return listener, nil
+}

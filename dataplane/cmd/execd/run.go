@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"opensandbox.io/dataplane/command"
+	"opensandbox.io/dataplane/execd"
+	"opensandbox.io/dataplane/metrics"
+	"opensandbox.io/dataplane/process"
+	"opensandbox.io/dataplane/session"
+	"opensandbox.io/dataplane/terminal"
+)
+
+const (
+	defaultEnvFile = "/opt/opensandbox/.env"
+	// headerTimeout bounds how long a connection may take to send the head of a request.
+	headerTimeout = 60 * time.Second
+)
+
+// run serves until the entrypoint ends, or without one until a signal asks it to. It returns the
+// status to exit with. childExited and received come from signal.Notify.
+func run(ctx context.Context, c config, childExited, received chan os.Signal) (int, error) {
+	log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: c.logLevel}))
+	token, err := readToken(c)
+	if err != nil {
+		return 0, err
+	}
+	listeners, err := listenAll(c.listen)
+	if err != nil {
+		return 0, err
+	}
+	defer closeAll(listeners)
+	stateDir, removeState, err := openStateDir(c.stateDir)
+	if err != nil {
+		return 0, err
+	}
+	defer removeState()
+
+	table := process.NewTable(true)
+	go table.Reap(childExited)
+	if os.Getpid() != 1 {
+		if err := process.BecomeSubreaper(); err != nil {
+			log.Warn("orphans will not be reaped", "error", err)
+		}
+	}
+	environ := process.NewEnviron(c.environ, envFile(c.environ, stateDir))
+	server := &execd.Server{
+		Token:     token,
+		SandboxID: os.Getenv("OPENSANDBOX_ID"),
+		Environ:   environ,
+		Commands:  command.New(table, stateDir, c.journalLimit, log),
+		Sessions:  session.New(table, environ, stateDir, c.journalLimit),
+		Terminals: terminal.New(table, environ),
+		Metrics:   metrics.NewMeter("/"),
+		Log:       log,
+	}
+	defer server.Close()
+	return serve(ctx, c, server, listeners, table, received)
+}
+
+// serve answers on every listener while the entrypoint runs.
+func serve(ctx context.Context, c config, server *execd.Server, listeners []net.Listener, table *process.Table, received <-chan os.Signal) (int, error) {
+	httpServer := &http.Server{
+		Handler:           server.Handler(),
+		ReadHeaderTimeout: headerTimeout,
+		ErrorLog:          slog.NewLogLogger(server.Log.Handler(), slog.LevelDebug),
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, listener := range listeners {
+		server.Log.Info("listening", "address", listener.Addr().String(), "version", version)
+		group.Go(func() error {
+			if err := httpServer.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+				return fmt.Errorf("serve %s: %w", listener.Addr(), err)
+			}
+			return nil
+		})
+	}
+	status := 0
+	group.Go(func() error {
+		var err error
+		status, err = supervise(ctx, c.entrypoint, server, table, received)
+		shutdown(httpServer, c.shutdownGrace)
+		return err
+	})
+	return status, group.Wait()
+}
+
+// supervise runs the entrypoint, forwards signals to it and returns its status. Without one it
+// returns at the first signal that asks to end.
+func supervise(ctx context.Context, argv []string, server *execd.Server, table *process.Table, received <-chan os.Signal) (int, error) {
+	var main *process.Process
+	var ended <-chan struct{}
+	if len(argv) > 0 {
+		var err error
+		if main, err = startEntrypoint(argv, server.Environ, table); err != nil {
+			return 0, err
+		}
+		ended = main.Done()
+	}
+	for {
+		select {
+		case <-ended:
+			server.Log.Info("entrypoint ended", "reason", main.Exit().String())
+			return main.Exit().ShellStatus(), nil
+		case <-ctx.Done():
+			return 0, nil // a listener failed; its error is the group's
+		case sig := <-received:
+			if main != nil {
+				_ = main.Signal(sig.(syscall.Signal)) // it may have ended in this moment
+			} else if sig == syscall.SIGTERM || sig == syscall.SIGINT || sig == syscall.SIGQUIT {
+				server.Log.Info("ending", "signal", sig.String())
+				return 0, nil
+			}
+		}
+	}
+}
+
+func startEntrypoint(argv []string, environ *process.Environ, table *process.Table) (*process.Process, error) {
+	vars := environ.For(nil, nil)
+	dir, err := os.Getwd()
+	if err != nil {
+		return nil, fmt.Errorf("entrypoint: %w", err)
+	}
+	path, err := process.FindProgram(argv[0], vars, dir)
+	if err != nil {
+		return nil, fmt.Errorf("entrypoint: %w", err)
+	}
+	main, err := table.Start(process.Spec{
+		Path: path, Argv: argv, Env: process.List(vars), Dir: dir,
+		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("entrypoint: %w", err)
+	}
+	return main, nil
+}
+
+// shutdown stops accepting, gives open requests the grace, then cuts them.
+func shutdown(server *http.Server, grace time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	if server.Shutdown(ctx) != nil {
+		_ = server.Close()
+	}
+}
+
+// readToken reads the access token and leaves nothing of it for others to read.
+func readToken(c config) (string, error) {
+	var text []byte
+	var err error
+	switch {
+	case c.tokenFile != "":
+		text, err = os.ReadFile(c.tokenFile)
+	case c.tokenFD >= 0:
+		file := os.NewFile(uintptr(c.tokenFD), "token")
+		if file == nil {
+			return "", fmt.Errorf("read access token: descriptor %d is not open", c.tokenFD)
+		}
+		defer file.Close()
+		text, err = io.ReadAll(io.LimitReader(file, 64<<10))
+	default:
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read access token: %w", err)
+	}
+	token := strings.TrimSpace(string(text))
+	if token == "" {
+		return "", errors.New("read access token: it is empty; leave the flag out to run without a token")
+	}
+	return token, nil
+}
+
+// openStateDir makes the directory for journals. A temporary one is removed at the end.
+func openStateDir(dir string) (string, func(), error) {
+	if dir != "" {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return "", nil, fmt.Errorf("state directory: %w", err)
+		}
+		return dir, func() {}, nil
+	}
+	for _, parent := range []string{os.TempDir(), "/dev/shm", "/run", "/var/tmp", "/"} {
+		if made, err := os.MkdirTemp(parent, "execd-"); err == nil {
+			return made, func() { _ = os.RemoveAll(made) }, nil
+		}
+	}
+	return "", nil, errors.New("state directory: no place to write to; name one with -state-dir")
+}
+
+// envFile is the path of the file that set_env appends to, made when it is missing.
+func envFile(environ []string, stateDir string) string {
+	for _, variable := range environ {
+		if path, ok := strings.CutPrefix(variable, "EXECD_ENVS="); ok && path != "" {
+			touch(path)
+			return path
+		}
+	}
+	if touch(defaultEnvFile) {
+		return defaultEnvFile
+	}
+	path := filepath.Join(stateDir, "env")
+	touch(path)
+	return path
+}
+
+// touch makes sure that path can be appended to.
+func touch(path string) bool {
+	if os.MkdirAll(filepath.Dir(path), 0o755) != nil {
+		return false
+	}
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return false
+	}
+	return file.Close() == nil
+}

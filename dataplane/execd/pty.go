@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package execd
+
+func (s *Server) terminalRoutes(route func(string, handler)) {}

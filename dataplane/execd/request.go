@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package execd
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+)
+
+// maxBody bounds a JSON body; files and archives are streamed and have no bound.
+const maxBody = 32 << 20
+
+// readJSON decodes the whole body into v. Fields it does not know are ignored, as the contract's
+// clients may be newer.
+func readJSON(w http.ResponseWriter, r *http.Request, v any) error {
+	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+	err := decoder.Decode(v)
+	if err == nil {
+		if _, extra := decoder.Token(); !errors.Is(extra, io.EOF) {
+			err = errors.New("more than one value")
+		}
+	}
+	if err != nil {
+		return failf(http.StatusBadRequest, CodeInvalidBody, "the body is not the JSON this route takes: %v", err)
+	}
+	return nil
+}
+
+// cursorOf is the query cursor, a count of bytes; 0 when it is not given.
+func cursorOf(r *http.Request) (int64, error) {
+	query := r.URL.Query()
+	if !query.Has("cursor") {
+		return 0, nil
+	}
+	cursor, err := strconv.ParseInt(query.Get("cursor"), 10, 64)
+	if err != nil || cursor < 0 {
+		return 0, failf(http.StatusBadRequest, CodeInvalidBody, "cursor must be a count of bytes, 0 or more")
+	}
+	return cursor, nil
+}
+
+// boolQuery is a query value that is true or false.
+func boolQuery(r *http.Request, name string, otherwise bool) (bool, error) {
+	switch r.URL.Query().Get(name) {
+	case "":
+		return otherwise, nil
+	case "true", "1":
+		return true, nil
+	case "false", "0":
+		return false, nil
+	}
+	return false, failf(http.StatusBadRequest, CodeInvalidBody, "%s must be true or false", name)
+}
