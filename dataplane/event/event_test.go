@@ -127,9 +127,14 @@ func collect(t *testing.T, input string, size int, dropsEmpty bool) []frame {
 }
 
 func TestTheCursorOfALineIsJustAfterItsEnd(t *testing.T) {
-	got := collect(t, "ab\ncd\r\ne", 1, false)
-	if got[0].Cursor != 3 || got[1].Cursor != 6 || got[2].Cursor != 8 {
+	got := collect(t, "ab\ncd\r\ne", 100, false)
+	if got[0].Cursor != 3 || got[1].Cursor != 7 || got[2].Cursor != 8 {
 		t.Errorf("got %+v", got)
+	}
+	// A "\n" that comes later than its "\r" cannot be waited for.
+	got = collect(t, "cd\r\ne", 1, false)
+	if got[0].Cursor != 3 || got[1].Cursor != 5 {
+		t.Errorf("byte by byte got %+v", got)
 	}
 }
 

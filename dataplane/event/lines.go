@@ -48,6 +48,10 @@ func (l *Lines) Append(frames, data []byte, at time.Time, end int64) []byte {
 		}
 		l.afterCR = data[i] == '\r'
 		data = data[i+1:]
+		if l.afterCR && len(data) > 0 && data[0] == '\n' {
+			l.afterCR = false
+			data = data[1:]
+		}
 		frames = l.appendLine(frames, line, at, end-int64(len(data)))
 		l.reset()
 	}

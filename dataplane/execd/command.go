@@ -26,39 +26,21 @@ const maxMillis = int64(1<<63-1) / int64(time.Millisecond)
 func (s *Server) commandRoutes(route func(string, handler)) {
 	route("POST /command", s.runCommand)
 	route("DELETE /command", s.interruptCommand)
-	route("GET /command/{first}/{second}", s.askCommand)
+	route("GET /command/{id}/logs", s.commandLogs)
+	route("GET /command/{id}/output", s.commandOutput)
 	route("POST /command/{id}/stdin", s.commandStdin)
 }
 
-// askCommand tells GET /command/status/{id}, /command/{id}/logs and /command/{id}/output apart: the
-// router refuses patterns that overlap as these do.
-func (s *Server) askCommand(w http.ResponseWriter, r *http.Request) error {
-	first, second := r.PathValue("first"), r.PathValue("second")
-	answer, id := handler(nil), first
-	switch {
-	case first == "status":
-		answer, id = s.commandStatus, second
-	case second == "logs":
-		answer = s.commandLogs
-	case second == "output":
-		answer = s.commandOutput
-	default:
-		return failf(http.StatusNotFound, CodeUnknown, "no such route: GET %s", r.URL.Path)
-	}
-	r.SetPathValue("id", id)
-	return answer(w, r)
-}
-
 type commandBody struct {
-	Command    *string           `json:"command"`
-	Argv       []string          `json:"argv"`
-	Cwd        string            `json:"cwd"`
-	Background bool              `json:"background"`
-	Timeout    int64             `json:"timeout"`
-	UID        *uint32           `json:"uid"`
-	GID        *uint32           `json:"gid"`
-	Envs       map[string]string `json:"envs"`
-	Stdin      bool              `json:"stdin"`
+	Command    *string         `json:"command"`
+	Argv       []text          `json:"argv"`
+	Cwd        string          `json:"cwd"`
+	Background bool            `json:"background"`
+	Timeout    int64           `json:"timeout"`
+	UID        *uint32         `json:"uid"`
+	GID        *uint32         `json:"gid"`
+	Envs       map[string]text `json:"envs"`
+	Stdin      bool            `json:"stdin"`
 }
 
 // runCommand starts a command and tells it as it happens. When the client goes away the command runs
@@ -94,7 +76,7 @@ func (b commandBody) check() error {
 		return failf(http.StatusBadRequest, CodeInvalidBody, "give exactly one of command (shell text) and argv (a program and its arguments)")
 	case isArgv && (len(b.Argv) == 0 || b.Argv[0] == ""):
 		return failf(http.StatusBadRequest, CodeInvalidBody, "argv must begin with the name of a program")
-	case slices.ContainsFunc(b.Argv, hasNUL) || isShell && hasNUL(*b.Command):
+	case slices.ContainsFunc(b.Argv, hasNUL[text]) || isShell && hasNUL(*b.Command):
 		return failf(http.StatusBadRequest, CodeInvalidBody, "a command cannot contain NUL")
 	case b.Timeout < 0 || b.Timeout > maxMillis:
 		return failf(http.StatusBadRequest, CodeInvalidBody, "timeout is in milliseconds, from 1 to %d; leave it out for no limit", maxMillis)
@@ -103,20 +85,36 @@ func (b commandBody) check() error {
 	case b.Background && b.Stdin:
 		return failf(http.StatusBadRequest, CodeInvalidBody, "a background command has no stdin")
 	}
-	if err := process.CheckVariables(b.Envs); err != nil {
+	if err := process.CheckVariables(b.envs()); err != nil {
 		return failf(http.StatusBadRequest, CodeInvalidBody, "envs: %v", err)
 	}
 	return nil
 }
 
-func hasNUL(s string) bool { return strings.ContainsRune(s, 0) }
+func (b commandBody) envs() map[string]string {
+	envs := make(map[string]string, len(b.Envs))
+	for name, value := range b.Envs {
+		envs[name] = string(value)
+	}
+	return envs
+}
+
+func (b commandBody) argv() []string {
+	var argv []string
+	for _, argument := range b.Argv {
+		argv = append(argv, string(argument))
+	}
+	return argv
+}
+
+func hasNUL[T ~string](s T) bool { return strings.ContainsRune(string(s), 0) }
 
 func (s *Server) commandRequest(r *http.Request, body commandBody) (command.Request, error) {
 	identity, err := identityOf(body.UID, body.GID)
 	if err != nil {
 		return command.Request{}, err
 	}
-	env := s.Environ.For(identity, body.Envs)
+	env := s.Environ.For(identity, body.envs())
 	for name, value := range traceVariables(r.Header) {
 		env[name] = value
 	}
@@ -125,7 +123,7 @@ func (s *Server) commandRequest(r *http.Request, body commandBody) (command.Requ
 		return command.Request{}, err
 	}
 	request := command.Request{
-		Argv: body.Argv, Dir: dir, Env: env, Identity: identity,
+		Argv: body.argv(), Dir: dir, Env: env, Identity: identity,
 		Timeout:  time.Duration(body.Timeout) * time.Millisecond,
 		HasStdin: body.Stdin, IsBackground: body.Background,
 	}

@@ -29,6 +29,16 @@ func readJSON(w http.ResponseWriter, r *http.Request, v any) error {
 	return nil
 }
 
+// text is a string that cannot be null, where encoding/json would take null for "".
+type text string
+
+func (t *text) UnmarshalJSON(data []byte) error {
+	if string(data) == "null" {
+		return errors.New("null where a string belongs")
+	}
+	return json.Unmarshal(data, (*string)(t))
+}
+
 // cursorOf is the query cursor, a count of bytes; 0 when it is not given.
 func cursorOf(r *http.Request) (int64, error) {
 	query := r.URL.Query()

@@ -33,6 +33,9 @@ type Server struct {
 	Terminals *terminal.Terminals
 	Metrics   *metrics.Meter
 	Log       *slog.Logger
+
+	connections connections
+	ports       portProxy
 }
 
 // Handler returns the whole daemon as one http.Handler.
@@ -44,6 +47,9 @@ func (s *Server) Handler() http.Handler {
 	route("GET /ready", s.ready)
 	route("POST /internal/init", s.initialize)
 	s.commandRoutes(route)
+	// The router refuses /command/status/{id} beside /command/{id}/logs: both match /command/status/logs.
+	status := http.NewServeMux()
+	status.Handle("GET /command/status/{id}", handler(s.commandStatus))
 	s.sessionRoutes(route)
 	s.codeRoutes(route)
 	s.terminalRoutes(route)
@@ -58,6 +64,8 @@ func (s *Server) Handler() http.Handler {
 			handler(s.connect).ServeHTTP(w, r)
 		case r.URL.Path == "/proxy" || strings.HasPrefix(r.URL.Path, "/proxy/"):
 			handler(s.proxy).ServeHTTP(w, r)
+		case strings.HasPrefix(r.URL.Path, "/command/status/"):
+			serveRoute(status, w, r)
 		default:
 			serveRoute(mux, w, r)
 		}
@@ -115,9 +123,11 @@ func (s *Server) ping(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-// Close ends every command, session and terminal, and waits for them.
+// Close ends every command, session, terminal and tunnel, and waits for them.
 func (s *Server) Close() {
 	s.Sessions.Close()
 	s.Terminals.Close()
 	s.Commands.Close()
+	s.connections.closeAll()
+	s.ports.close()
 }

@@ -57,12 +57,10 @@ func onOwnThread(f func()) {
 // become changes the ids of this thread alone: the calls are raw, where the standard library's would
 // change every thread. Groups go first, while the thread may still change them.
 func become(uid, gid uint32, groups []uint32) error {
-	var first unsafe.Pointer
 	if len(groups) == 0 {
 		groups = []uint32{gid}
 	}
-	first = unsafe.Pointer(&groups[0])
-	if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)), uintptr(first), 0); errno != 0 {
+	if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)), uintptr(unsafe.Pointer(&groups[0])), 0); errno != 0 {
 		return fmt.Errorf("%w: set groups: %w", ErrIdentity, errno)
 	}
 	if err := setFileID(unix.SYS_SETFSGID, unix.SYS_SETRESGID, gid); err != nil {

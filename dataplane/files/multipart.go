@@ -42,8 +42,11 @@ func NewMultipart(source io.Reader, boundary string) (*Multipart, error) {
 	m := &Multipart{source: source, delimiter: []byte("\r\n--" + boundary)}
 	m.pooled = buffers.Get().(*[BufferSize]byte)
 	m.end = copy(m.pooled[:], "\r\n") // the first boundary stands at the start of a line, too
-	_, err := m.copyPart(&boundedDiscard{maxAround})
-	return m, err
+	if _, err := m.copyPart(&boundedDiscard{maxAround}); err != nil {
+		m.Close()
+		return nil, err
+	}
+	return m, nil
 }
 
 func malformed(format string, args ...any) error {
@@ -95,30 +98,50 @@ func (m *Multipart) copyPart(w io.Writer) (copied int64, err error) {
 		copied += int64(n)
 		return err
 	}
-	for {
+	for passed := 0; ; { // unread bytes known to hold no boundary
 		unread := m.pooled[m.start:m.end]
-		i := bytes.Index(unread, m.delimiter)
-		if i < 0 {
-			if err := write(len(unread) - m.partialDelimiter(unread)); err != nil {
-				return copied, err
-			}
-			if err := m.fill(); err != nil {
-				return copied, err
-			}
-			continue
-		}
-		if err := write(i); err != nil {
-			return copied, err
-		}
-		isBoundary, err := m.passDelimiter()
-		if isBoundary || err != nil {
+		found := bytes.Index(unread[passed:], m.delimiter)
+		at := passed + found
+		if found < 0 {
+			at = len(unread) - m.partialDelimiter(unread)
+		} else if length, isBoundary := boundaryEnd(unread[at+len(m.delimiter):]); isBoundary {
+			err := write(at)
+			m.start += len(m.delimiter) + length
+			m.isOver = length == len(lastMark) && bytes.HasSuffix(m.pooled[:m.start], lastMark)
 			m.isInPart = false
 			return copied, err
+		} else if length > 0 {
+			passed = at + len(m.delimiter) // it only looked like a boundary
+			continue
 		}
-		if err := write(len(m.delimiter)); err != nil { // it only looked like one
+		if err := write(at); err != nil {
 			return copied, err
 		}
+		if err := m.fill(); err != nil {
+			return copied, err
+		}
+		passed = 0
 	}
+}
+
+var lastMark = []byte("--")
+
+// boundaryEnd looks at what follows a delimiter: two dashes end the body, blanks and a line end start
+// a part. It says how long that is; with anything else it was no boundary, and with length 0 more
+// must be read to know.
+func boundaryEnd(after []byte) (length int, isBoundary bool) {
+	if len(after) >= 2 && bytes.HasPrefix(after, lastMark) {
+		return 2, true
+	}
+	for i := 0; i+1 < len(after); i++ {
+		switch {
+		case after[i] == '\r' && after[i+1] == '\n':
+			return i + 2, true
+		case after[i] != ' ' && after[i] != '\t' || i >= maxPadding:
+			return i + 1, false
+		}
+	}
+	return 0, false
 }
 
 // partialDelimiter is how many bytes at the end of data may be the start of the delimiter.
@@ -133,31 +156,6 @@ func (m *Multipart) partialDelimiter(data []byte) int {
 			return len(tail)
 		}
 		tail = tail[1:]
-	}
-}
-
-// passDelimiter looks at what follows the delimiter at the start of the unread bytes: two dashes end
-// the body, blanks and a line end start a part, anything else means that it was no boundary.
-func (m *Multipart) passDelimiter() (bool, error) {
-	at := len(m.delimiter)
-	for {
-		if err := m.need(at + 2); err != nil {
-			return false, err
-		}
-		next := m.pooled[m.start+at : m.start+at+2]
-		switch {
-		case at == len(m.delimiter) && string(next) == "--":
-			m.isOver = true
-			m.start += at + 2
-			return true, nil
-		case string(next) == "\r\n":
-			m.start += at + 2
-			return true, nil
-		case (next[0] == ' ' || next[0] == '\t') && at < len(m.delimiter)+maxPadding:
-			at++
-		default:
-			return false, nil
-		}
 	}
 }
 

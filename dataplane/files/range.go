@@ -15,8 +15,9 @@ type Range struct {
 }
 
 // ParseRange reads the value of a Range header for a file of size bytes. Only the first range counts.
-// It reports false for a unit other than bytes, which the protocol says to ignore.
-func ParseRange(header string, size int64) (Range, bool, error) {
+// It reports false when there is none, or one in another unit than bytes, which HTTP says to ignore;
+// one in bytes that makes no sense cannot be satisfied.
+func ParseRange(header string, size int64) (wanted Range, isRange bool, err error) {
 	unit, set, found := strings.Cut(header, "=")
 	if !found || !strings.EqualFold(strings.TrimSpace(unit), "bytes") {
 		return Range{}, false, nil

@@ -82,6 +82,9 @@ func removeTree(ctx context.Context, at place, dev uint64) error {
 	r := remover{ctx: ctx, top: top, dev: dev}
 	for isDone := false; !isDone; { // again as long as deep levels were moved up
 		r.movedUp = false
+		if _, err := top.Seek(0, io.SeekStart); err != nil {
+			return explain(at.path, err)
+		}
 		if err := r.empty(top, 1); err != nil {
 			return err
 		}

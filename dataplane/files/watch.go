@@ -163,6 +163,7 @@ var kinds = []struct {
 
 // take reports an event and says whether the watch is over, because its root is gone.
 func (w *watch) take(event fsnotify.Event) (isGone bool, err error) {
+	event.Name = filepath.Clean(event.Name) // below / it comes with two slashes
 	isAway := event.Has(fsnotify.Remove) || event.Has(fsnotify.Rename)
 	if w.file != "" {
 		isGone = isAway && event.Name == filepath.Dir(w.file)
@@ -174,6 +175,7 @@ func (w *watch) take(event fsnotify.Event) (isGone bool, err error) {
 	}
 	if isAway {
 		w.forget(event.Name)
+		delete(w.foreseen, event.Name)
 	}
 	if event.Has(fsnotify.Create) && w.foreseen[event.Name] {
 		delete(w.foreseen, event.Name)
@@ -208,14 +210,9 @@ func (w *watch) forget(path string) {
 
 // enter watches a new directory, and reports what was made in it before the watch was there.
 func (w *watch) enter(path string) error {
-	at, err := placeOf(path)
+	dir, _, err := openRoot(path, true)
 	if err != nil {
-		return nil // gone again, or not ours to read
-	}
-	defer at.close()
-	dir, err := at.openDirectory()
-	if err != nil {
-		return nil
+		return nil // not a directory, gone again, or not ours to read
 	}
 	defer dir.Close()
 	if err := w.add(path); err != nil {

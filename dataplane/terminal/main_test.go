@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -74,6 +75,22 @@ func write(t *testing.T, client *Client, input string) {
 	t.Helper()
 	if err := client.Write([]byte(input)); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// awaitBacklog returns when the shell waits for a client that does not read: all that can wait for the
+// client does, and there is one chunk more.
+func awaitBacklog(client *Client) {
+	for {
+		isFull := len(client.output) == cap(client.output)
+		isDelivering := !client.terminal.output.TryLock()
+		if isFull && isDelivering {
+			return
+		}
+		if !isDelivering {
+			client.terminal.output.Unlock()
+		}
+		runtime.Gosched()
 	}
 }
 

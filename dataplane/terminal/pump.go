@@ -16,10 +16,11 @@ const drainLimit = 1 << 20
 
 // pump delivers what comes out of file until it ends. The deadline set when the shell has ended makes
 // it take what is there without waiting for processes that still hold the other end.
-func (t *Terminal) pump(stream Stream, file *os.File) {
+func (t *Terminal) pump(sh *shell, stream Stream, file *os.File) {
 	buffer := make([]byte, MaxChunk)
 	for {
 		n, err := file.Read(buffer)
+		sh.insistOnSize()
 		if n > 0 {
 			t.deliver(Chunk{Stream: stream, Data: buffer[:n]})
 		}

@@ -39,6 +39,7 @@ type shell struct {
 	outputs map[Stream]*os.File
 
 	hasStalled atomic.Bool // the last input was not taken in time
+	window     window
 }
 
 func startShell(t *Terminal, mode Mode) (*shell, error) {
@@ -139,15 +140,6 @@ func (s *shell) write(input []byte) error {
 	return err
 }
 
-func (s *shell) resize(cols, rows uint16) error {
-	if s.mode != PTY {
-		return nil
-	}
-	return s.control(func(fd int) error {
-		return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Col: cols, Row: rows})
-	})
-}
-
 // signalForeground signals the group that would get a Ctrl-C. A shell with job control gives each job
 // its own group, so the shell's own is not always the one.
 func (s *shell) signalForeground(sig syscall.Signal) error {
@@ -198,7 +190,7 @@ func closeAll(files ...*os.File) {
 func (t *Terminal) supervise(sh *shell) {
 	var pumps sync.WaitGroup
 	for stream, file := range sh.outputs {
-		pumps.Go(func() { t.pump(stream, file) })
+		pumps.Go(func() { t.pump(sh, stream, file) })
 	}
 	<-sh.process.Done()
 	for _, file := range sh.outputs {

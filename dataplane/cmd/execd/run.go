@@ -52,6 +52,7 @@ func run(ctx context.Context, c config, childExited, received chan os.Signal) (i
 	defer removeState()
 
 	table := process.NewTable(true)
+	defer table.KillAll() // nothing we started outlives us
 	go table.Reap(childExited)
 	if os.Getpid() != 1 {
 		if err := process.BecomeSubreaper(); err != nil {
