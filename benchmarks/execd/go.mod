@@ -1,0 +1,3 @@
+module opensandbox.io/benchmarks/execd
+
+go 1.26.0

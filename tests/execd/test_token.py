@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The access token: asked for on every route, never visible to commands."""
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+
+from tests.daemon import TOKEN_HEADER, Daemon, DaemonUnavailableError, run_daemon
+from tests.execd.events import eventually, run
+from tests.execd.launch import client_of, outcome, running
+
+TOKEN = "correct horse battery staple"  # noqa: S105 - a test's own
+SPEC = Path(__file__).resolve().parents[2] / "specs" / "execd.yaml"
+METHODS = ("get", "put", "post", "delete", "patch", "head", "options")
+
+
+def routes() -> list[tuple[str, str]]:
+    """Return every operation of the specification, and some that are in no specification."""
+    paths = yaml.safe_load(SPEC.read_text())["paths"] if SPEC.exists() else {}
+    declared = [(m.upper(), path) for path, item in paths.items() for m in item if m in METHODS]
+    return [
+        *declared,
+        ("GET", "/ping"),
+        ("GET", "/"),
+        ("GET", "/no/such/route"),
+        ("GET", "/proxy/1"),
+        ("POST", "/proxy/44772/command"),
+        ("GET", "/proxy"),
+        ("OPTIONS", "/command"),
+        ("TRACE", "/command"),
+        ("GET", "//ping"),
+        ("GET", "/../ping"),
+    ]
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[Daemon]:
+    """Run one daemon with a token for all tests here: none of them gets past the door."""
+    try:
+        with run_daemon("user", token=TOKEN) as daemon:
+            yield daemon
+    except DaemonUnavailableError as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture
+def stranger(guarded: Daemon) -> Iterator[httpx.Client]:
+    transport = httpx.HTTPTransport(uds=str(guarded.socket_path))
+    with httpx.Client(transport=transport, base_url="http://execd", trust_env=False) as client:
+        yield client
+
+
+@pytest.mark.parametrize(("method", "path"), sorted(set(routes())))
+@pytest.mark.parametrize("token", [None, "", "wrong", TOKEN[:-1], TOKEN + "x", TOKEN.upper()])
+def test_every_route_asks_for_the_token(
+    stranger: httpx.Client, method: str, path: str, token: str | None
+) -> None:
+    headers = {} if token is None else {TOKEN_HEADER: token}
+    answer = stranger.request(method, path, headers=headers)
+    assert answer.status_code == 401
+    if method != "HEAD":
+        assert set(answer.json()) == {"error"}
+
+
+def test_connect_asks_for_the_token(guarded: Daemon) -> None:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(20)
+        connection.connect(str(guarded.socket_path))
+        connection.sendall(b"CONNECT 127.0.0.1:1 HTTP/1.1\r\nHost: 127.0.0.1:1\r\n\r\n")
+        assert connection.recv(100).startswith(b"HTTP/1.1 401")
+
+
+def test_the_token_opens(guarded: Daemon) -> None:
+    assert guarded.client.get("/ping").status_code == 200
+
+
+def test_no_command_sees_the_token(guarded: Daemon) -> None:
+    execution = run(guarded.client, "env; tr '\\0' '\\n' < /proc/$PPID/cmdline")
+    assert TOKEN not in "\n".join(execution.stdout)
+
+
+def test_the_token_is_in_no_log(guarded: Daemon) -> None:
+    assert TOKEN not in guarded.log_path.read_text()
+
+
+def test_a_token_is_read_from_a_descriptor(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.write(writer, TOKEN.encode() + b"\n")
+    os.close(writer)
+    path = tmp_path / "s"
+    flags = [f"--listen=unix://{path}", f"--access-token-fd={reader}"]
+    with running(tmp_path, *flags, pass_fds=[reader]), client_of(path) as client:
+        os.close(reader)
+        eventually(path.exists)
+        assert client.get("/ping").status_code == 401
+        assert client.get("/ping", headers={TOKEN_HEADER: TOKEN}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment"),
+    [
+        (["--access-token=x"], {}),
+        ([], {"EXECD_ACCESS_TOKEN": "x"}),
+        (["--access-token-file=/does/not/exist"], {}),
+        (["--access-token-fd=99"], {}),
+        (["--access-token-file=/dev/null"], {}),
+    ],
+    ids=str,
+)
+def test_a_token_that_commands_could_see_or_that_is_missing_stops_the_start(
+    tmp_path: Path, arguments: list[str], environment: dict[str, str]
+) -> None:
+    """An unreadable or empty token must not mean an open door."""
+    flags = [f"--listen=unix://{tmp_path / 's'}", *arguments]
+    ended = outcome(tmp_path, *flags, environment=environment)
+    assert ended.returncode > 0
+    assert b"token" in ended.stderr
