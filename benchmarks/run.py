@@ -103,10 +103,13 @@ def table(results: list[Result]) -> str:
 def measure(execd: Path, *, is_quick: bool, scratch: Path | None) -> list[RawResult]:
     """Build the Go harness and run it."""
     harness = BUILD / "benchmarks" / "execd"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    tools = cache / "opensandbox" / "tools" / "bin"  # where setup puts Go when there is none
+    path = f"{tools}:{os.environ['PATH']}"
     subprocess.run(
         ["go", "build", "-buildvcs=false", "-o", str(harness), "."],
         cwd=ROOT / "benchmarks" / "execd",
-        env={**os.environ, "CGO_ENABLED": "0"},
+        env={**os.environ, "CGO_ENABLED": "0", "PATH": path},
         check=True,
     )
     command = [str(harness), "-execd", str(execd.resolve())]

@@ -62,7 +62,8 @@ type Command struct {
 	result   Result // set before done is closed
 }
 
-// Done is closed when the command has ended and all its output is in the journal.
+// Done is closed when the command has ended. Its last output may still be on the way into the
+// journal, which is sealed when all is there.
 func (c *Command) Done() <-chan struct{} { return c.done }
 
 // Result waits for the end.
@@ -93,7 +94,7 @@ func (c *Command) Interrupt() error {
 	if p == nil {
 		return process.ErrNotRunning
 	}
-	return process.Terminate(p, termGrace)
+	return process.Terminate(p, c.done, termGrace)
 }
 
 // WriteStdin gives data to the program, waiting while its pipe is full, until ctx is done.
@@ -106,9 +107,14 @@ func (c *Command) WriteStdin(ctx context.Context, data []byte) error {
 	if stdin == nil {
 		return ErrNoStdin
 	}
-	stop := context.AfterFunc(ctx, func() { _ = stdin.SetWriteDeadline(time.Unix(1, 0)) })
+	stopped := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(stopped)
+		_ = stdin.SetWriteDeadline(time.Unix(1, 0))
+	})
 	_, err := stdin.Write(data)
 	if !stop() {
+		<-stopped
 		_ = stdin.SetWriteDeadline(time.Time{})
 	}
 	if err != nil {
@@ -146,7 +152,7 @@ func (c *Command) timeOut() {
 	c.kill()
 }
 
-// wait collects the end: the exit, then the output there was at the exit, then the result.
+// wait collects the end: the exit, which makes the result, then the output there was at the exit.
 func (c *Command) wait(timeout time.Duration, output []*Capture) {
 	var timer *time.Timer
 	if timeout > 0 {
@@ -156,10 +162,16 @@ func (c *Command) wait(timeout time.Duration, output []*Capture) {
 	if timer != nil {
 		timer.Stop()
 	}
+	c.end(exit, timeout)
 	for _, o := range output {
 		o.Sync()
 	}
+	c.Journal.Seal()
+}
+
+func (c *Command) end(exit process.Exit, timeout time.Duration) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.result = Result{ExitCode: exit.Code, Reason: exit.String(), Started: c.Started, Ended: time.Now()}
 	if c.timedOut && exit.Signal == syscall.SIGKILL {
 		c.result.Reason = fmt.Sprintf("timed out after %s: killed", timeout)
@@ -168,7 +180,5 @@ func (c *Command) wait(timeout time.Duration, output []*Capture) {
 		_ = c.stdin.Close()
 		c.stdin = nil
 	}
-	c.mu.Unlock()
 	close(c.done)
-	c.Journal.Seal()
 }

@@ -43,7 +43,6 @@ type Commands struct {
 	mu       sync.Mutex
 	byID     map[string]*Command
 	ended    []*Command // oldest first
-	kept     int64      // bytes of journals of ended commands
 	captures map[*Capture]struct{}
 	isClosed bool
 }
@@ -122,18 +121,26 @@ func (c *Commands) finished(cmd *Command) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended = append(c.ended, cmd)
-	c.kept += cmd.Journal.Kept()
-	for i := 0; c.kept > keepJournals && i < len(c.ended)-1; i++ {
-		c.kept -= c.ended[i].Journal.Kept()
-		c.ended[i].Journal.Discard()
-	}
+	c.discardBeyond(keepJournals)
 	for len(c.ended) > keepCommands || time.Since(c.ended[0].result.Ended) > keepStatus {
 		oldest := c.ended[0]
 		c.ended = c.ended[1:]
-		c.kept -= oldest.Journal.Kept()
 		oldest.Journal.Discard()
 		oldest.content.discard()
 		delete(c.byID, oldest.ID)
+	}
+}
+
+// discardBeyond removes the oldest journals until the rest takes at most limit bytes. It counts anew,
+// because a journal grows after the end of its command when a process of it lives on.
+func (c *Commands) discardBeyond(limit int64) {
+	kept := int64(0)
+	for _, cmd := range c.ended {
+		kept += cmd.Journal.Kept()
+	}
+	for i := 0; kept > limit && i < len(c.ended)-1; i++ {
+		kept -= c.ended[i].Journal.Kept()
+		c.ended[i].Journal.Discard()
 	}
 }
 

@@ -102,7 +102,7 @@ func (r Request) spec() (process.Spec, error) {
 	if err != nil {
 		return spec, err
 	}
-	spec.Argv = []string{spec.Path, "/dev/fd/3"}
+	spec.Argv = []string{spec.Path, "/proc/self/fd/3"} // small images have no /dev/fd
 	spec.Files = []*os.File{script}
 	return spec, nil
 }

@@ -160,6 +160,11 @@ func fitting(text []byte, limit int) int {
 		}
 		i += size
 	}
+	for n := i; n > i-utf8.UTFMax && n < len(text); n-- {
+		if utf8.RuneStart(text[n]) { // the rest of a character may be yet to come
+			return n
+		}
+	}
 	return i
 }
 

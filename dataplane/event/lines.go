@@ -85,6 +85,9 @@ func (l *Lines) appendLine(frames, line []byte, at time.Time, cursor int64) []by
 // split sends the beginning of a line that is too long for one frame, as late as possible. end is
 // the cursor after what partial holds.
 func (l *Lines) split(frames []byte, at time.Time, end int64) []byte {
+	if l.encoded > maxText { // characters cut between two pieces were counted too high
+		l.encoded = encodedLen(l.partial)
+	}
 	for l.encoded > maxText {
 		n := fitting(l.partial, maxText)
 		frames = AppendText(frames, l.Kind, l.partial[:n], at, end-int64(len(l.partial)-n))

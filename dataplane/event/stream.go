@@ -16,6 +16,8 @@ type Stream struct {
 	mu     sync.Mutex // one sender at a time; guards all below
 	w      http.ResponseWriter
 	flush  func() error
+	limit  func(time.Time) error // sets when a write must be over
+	wait   time.Duration         // how long a write may take; 0: for ever
 	ping   *time.Timer
 	isOver bool
 	err    error
@@ -28,9 +30,17 @@ func NewStream(w http.ResponseWriter) *Stream {
 	h.Set("Cache-Control", "no-cache")
 	h.Set("X-Accel-Buffering", "no")
 	w.WriteHeader(http.StatusOK)
-	s := &Stream{w: w, flush: http.NewResponseController(w).Flush}
+	controller := http.NewResponseController(w)
+	s := &Stream{w: w, flush: controller.Flush, limit: controller.SetWriteDeadline}
 	s.ping = time.AfterFunc(pingInterval, s.sendPing)
 	return s
+}
+
+// LimitWait cuts off a client that takes nothing for this long. Without it Send waits for ever.
+func (s *Stream) LimitWait(wait time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wait = wait
 }
 
 // Send writes whole frames and flushes them. It blocks while the client does not read; after the
@@ -42,6 +52,9 @@ func (s *Stream) Send(frames []byte) error {
 }
 
 func (s *Stream) send(frames []byte) error {
+	if s.err == nil && s.wait > 0 {
+		s.err = s.limit(time.Now().Add(s.wait))
+	}
 	if s.err == nil {
 		_, s.err = s.w.Write(frames)
 	}
@@ -68,4 +81,7 @@ func (s *Stream) Close() {
 	defer s.mu.Unlock()
 	s.isOver = true
 	s.ping.Stop()
+	if s.wait > 0 {
+		_ = s.limit(time.Time{}) // the connection may serve other requests
+	}
 }

@@ -252,9 +252,11 @@ func (s *Server) commandLogs(w http.ResponseWriter, r *http.Request) error {
 	w.WriteHeader(http.StatusOK)
 	reader := cmd.Journal.Read(cursor)
 	defer reader.Close()
+	patience := http.NewResponseController(w)
+	defer patience.SetWriteDeadline(time.Time{}) // the connection may serve other requests
 	for {
 		chunk, err := reader.Poll()
-		if err != nil || chunk.Offset >= end {
+		if err != nil || chunk.Offset >= end || patience.SetWriteDeadline(time.Now().Add(followerPatience)) != nil {
 			return nil
 		}
 		data := chunk.Data[:min(int64(len(chunk.Data)), end-chunk.Offset)]
@@ -276,14 +278,14 @@ func (s *Server) commandOutput(w http.ResponseWriter, r *http.Request) error {
 	}
 	id := r.PathValue("id")
 	if cmd, unknown := s.Commands.Get(id); unknown == nil {
-		streamBytes(w, r, id, cmd, cmd.Done(), cmd.Journal.Read(cursor), cursor, follows)
+		streamBytes(w, r, id, cmd, cmd.Journal, cursor, follows)
 		return nil
 	}
 	latest, err := s.Sessions.LatestRun(id)
 	if err != nil {
 		return failf(http.StatusNotFound, CodeInvalidBody, "no command and no session that has run anything has the id %q", id)
 	}
-	streamBytes(w, r, id, latest, latest.Done(), latest.Journal.Read(cursor), cursor, follows)
+	streamBytes(w, r, id, latest, latest.Journal, cursor, follows)
 	return nil
 }
 
@@ -297,8 +299,9 @@ func (s *Server) commandStdin(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	err = cmd.WriteStdin(r.Context(), nil) // also an empty body needs somebody to read it
 	buffer := make([]byte, 32<<10)
-	for {
+	for err == nil {
 		n, readErr := r.Body.Read(buffer)
 		if n > 0 {
 			err = cmd.WriteStdin(r.Context(), buffer[:n])

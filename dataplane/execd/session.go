@@ -7,6 +7,8 @@ import (
 	"errors"
 	"net/http"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"opensandbox.io/dataplane/event"
@@ -38,10 +40,12 @@ func (s *Server) createSession(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return failf(http.StatusBadRequest, CodeInvalidBody, "cwd: %v", err)
 		}
-		if err := os.MkdirAll(expanded, 0o755); err != nil {
+		if dir, err = filepath.Abs(expanded); err == nil {
+			err = os.MkdirAll(dir, 0o755)
+		}
+		if err != nil {
 			return failf(http.StatusBadRequest, CodeInvalidBody, "cwd: %v", err)
 		}
-		dir = expanded
 	}
 	created, err := s.Sessions.Create(dir)
 	if err != nil {
@@ -68,9 +72,12 @@ func (s *Server) runInSession(w http.ResponseWriter, r *http.Request) error {
 	if body.Timeout < 0 || body.Timeout > maxMillis {
 		return failf(http.StatusBadRequest, CodeInvalidBody, "timeout is in milliseconds, from 0 to %d", maxMillis)
 	}
-	dir, err := existingDirectory(body.Cwd, s.Environ.For(nil, nil))
-	if err != nil {
-		return err
+	dir := body.Cwd // a relative one starts from where the shell is, which only the shell knows
+	if dir != "" && (strings.HasPrefix(dir, "/") || strings.ContainsAny(dir, "~$\x00")) {
+		var err error
+		if dir, err = existingDirectory(dir, s.Environ.For(nil, nil)); err != nil {
+			return err
+		}
 	}
 	found, err := s.Sessions.Get(r.PathValue("id"))
 	if err != nil {

@@ -35,10 +35,11 @@ func streamLines(w http.ResponseWriter, r *http.Request, id string, running run,
 	for {
 		chunk, err := reader.Next(r.Context())
 		if err != nil {
-			if r.Context().Err() != nil {
+			if !errors.Is(err, io.EOF) {
+				sendLost(r, stream, err)
 				return
 			}
-			break // the end of the run, or a journal that cannot be read: the result tells
+			break
 		}
 		cursor = chunk.Offset + int64(len(chunk.Data))
 		frames = lines[chunk.Source-1].Append(frames[:0], chunk.Data, chunk.At, cursor)
@@ -68,10 +69,12 @@ func appendResult(frames []byte, result command.Result) []byte {
 
 // streamBytes replays a journal byte for byte from cursor on, then with follow goes on until the run
 // ends. The terminal frame comes only when the run has ended.
-func streamBytes(w http.ResponseWriter, r *http.Request, id string, running run, done <-chan struct{}, reader *journal.Reader, cursor int64, follows bool) {
+func streamBytes(w http.ResponseWriter, r *http.Request, id string, running run, output *journal.Journal, cursor int64, follows bool) {
+	reader := output.Read(cursor)
 	defer reader.Close()
 	stream := event.NewStream(w)
 	defer stream.Close()
+	stream.LimitWait(followerPatience)
 	frames := event.AppendText(nil, event.Init, []byte(id), time.Now(), cursor)
 	if first := reader.Cursor(); first > cursor {
 		frames = event.AppendGap(frames, first, time.Now())
@@ -86,18 +89,27 @@ func streamBytes(w http.ResponseWriter, r *http.Request, id string, running run,
 		}
 		chunk, err := next()
 		if err != nil {
-			if !errors.Is(err, io.EOF) && r.Context().Err() == nil {
-				_ = stream.Send(event.AppendError(nil, event.Error{Name: "JournalError", Value: err.Error()}, time.Now()))
+			if !errors.Is(err, io.EOF) {
+				sendLost(r, stream, err)
 				return
 			}
 			break
 		}
 		frames = appendBytes(frames[:0], chunk)
 	}
-	select {
-	case <-done:
+	if output.IsSealed() {
 		_ = stream.Send(appendResult(nil, running.Result())) // nobody is left to tell when it fails
-	default:
+	}
+}
+
+// followerPatience is how long somebody who asks for output again may read nothing. A reader holds
+// back the program it reads from, and this one can come back with its cursor.
+const followerPatience = 60 * time.Second
+
+// sendLost ends a stream whose journal cannot be read on. To a client that has gone it says nothing.
+func sendLost(r *http.Request, stream *event.Stream, err error) {
+	if r.Context().Err() == nil {
+		_ = stream.Send(event.AppendError(nil, event.Error{Name: "JournalError", Value: err.Error()}, time.Now()))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -23,6 +24,12 @@ func As(uid, gid uint32, groups []uint32, work func() error) error {
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("%w: uid %d gid %d, and the daemon is uid %d gid %d and not root", ErrIdentity, uid, gid, os.Geteuid(), os.Getegid())
 	}
+	select {
+	case threads <- struct{}{}:
+		defer func() { <-threads }()
+	case <-time.After(threadWait):
+		return fmt.Errorf("%w: %d requests with an identity are under way", ErrTooMany, cap(threads))
+	}
 	var result error
 	var panicked any
 	onOwnThread(func() {
@@ -36,6 +43,13 @@ func As(uid, gid uint32, groups []uint32, work func() error) error {
 	}
 	return result
 }
+
+// threads bounds how many threads this takes. They count as processes, and a Go program that cannot
+// make a thread dies.
+var threads = make(chan struct{}, 32)
+
+// threadWait is how long a request waits for another's thread to end: a client that reads slowly keeps its.
+var threadWait = 10 * time.Second
 
 // onOwnThread runs f on a thread that ends afterwards, and waits. The first thread of a process
 // cannot end, so it is kept busy while f gets another.

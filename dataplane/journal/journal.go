@@ -247,6 +247,13 @@ func (j *Journal) Seal() {
 	}
 }
 
+// IsSealed reports whether the run has ended and all its output is here.
+func (j *Journal) IsSealed() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.sealed >= 0
+}
+
 // Discard removes the journal. Readers get ErrDiscarded or what they had begun to read.
 func (j *Journal) Discard() {
 	j.mu.Lock()

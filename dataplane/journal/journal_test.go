@@ -261,3 +261,35 @@ func TestAWaitingReaderStopsWithItsContext(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 }
+
+func TestAReaderThatHasBegunReadsToTheEndOfADiscardedJournal(t *testing.T) {
+	j := New(filepath.Join(t.TempDir(), "j"), DefaultLimit)
+	j.Hold()
+	r := j.Read(0)
+	defer r.Close()
+	for range 10 {
+		if err := j.Append(Stdout, []byte("0123456789")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := r.Next(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	j.Seal()
+	j.Release()
+	j.Discard()
+	got := 10
+	for {
+		chunk, err := r.Next(context.Background())
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		got += len(chunk.Data)
+	}
+	if got != 100 {
+		t.Errorf("%d bytes of 100", got)
+	}
+}

@@ -110,8 +110,10 @@ func (r *Reader) poll() (Chunk, <-chan struct{}, error) {
 // the frame stays, because the reader stands on it.
 func (r *Reader) take() (Chunk, error) {
 	j := r.journal
-	if err := j.openRing(); err != nil {
-		return Chunk{}, err
+	if j.ring == nil { // an open one is read to its end, also when the journal was discarded meanwhile
+		if err := j.openRing(); err != nil {
+			return Chunk{}, err
+		}
 	}
 	source, limit, at := j.ring, j.limit, r.at
 	j.mu.Unlock()

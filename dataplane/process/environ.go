@@ -4,10 +4,12 @@ package process
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 const (
@@ -45,9 +47,7 @@ func (e *Environ) For(id *Identity, request map[string]string) map[string]string
 	if id != nil && id.Name != "" {
 		vars["USER"], vars["LOGNAME"], vars["HOME"] = id.Name, id.Name, id.Home
 	}
-	if text, err := os.ReadFile(e.file); err == nil {
-		parseEnvFile(string(text), vars)
-	}
+	parseEnvFile(readEnvFile(e.file), vars)
 	for k, v := range request {
 		vars[k] = v
 	}
@@ -57,6 +57,27 @@ func (e *Environ) For(id *Identity, request map[string]string) map[string]string
 		delete(vars, sandboxIDVariable)
 	}
 	return vars
+}
+
+// maxEnvFile is more than the kernel lets a process have.
+const maxEnvFile = 4 << 20
+
+// readEnvFile is the text of a plain file; anything else, such as a FIFO nobody writes to or a device
+// without end, is as if it were missing.
+func readEnvFile(path string) string {
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return ""
+	}
+	defer file.Close()
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	text, err := io.ReadAll(io.LimitReader(file, maxEnvFile))
+	if err != nil {
+		return ""
+	}
+	return string(text)
 }
 
 // List turns variables into the sorted form that exec takes.

@@ -26,6 +26,8 @@ type Spec struct {
 	Files    []*os.File // become descriptors 0, 1, 2, …; nil: closed
 	Identity *Identity  // nil: the daemon's own
 	Terminal bool       // Files[0] becomes the controlling terminal
+	// Foreground gives the new group the terminal that Files[0] is, when it is ours.
+	Foreground bool
 }
 
 // Exit is how a process ended: by itself with Code, or by Signal (then Code is -1).
@@ -108,6 +110,7 @@ func (t *Table) Start(spec Spec) (*Process, error) {
 		attr.Sys.Setsid, attr.Sys.Setctty = true, true
 	} else {
 		attr.Sys.Setpgid = true
+		attr.Sys.Foreground = spec.Foreground
 	}
 	if spec.Identity != nil {
 		attr.Sys.Credential = spec.Identity.credential()

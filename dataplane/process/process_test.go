@@ -83,7 +83,7 @@ func TestTerminateKillsWhatIgnoresTerm(t *testing.T) {
 	if _, err := ours.Read(make([]byte, 16)); err != nil {
 		t.Fatal(err)
 	}
-	if err := Terminate(p, 1); err != nil {
+	if err := Terminate(p, nil, 1); err != nil {
 		t.Fatal(err)
 	}
 	if exit := p.Exit(); exit.Signal != syscall.SIGKILL {

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Terminate sends SIGTERM to the group of p, and SIGKILL when p has not ended after grace. It does
-// not wait for the end.
-func Terminate(p *Process, grace time.Duration) error {
+// Terminate sends SIGTERM to the group of p, and SIGKILL when after grace neither p has ended nor
+// over was closed. It does not wait for either.
+func Terminate(p *Process, over <-chan struct{}, grace time.Duration) error {
 	if err := p.SignalGroup(syscall.SIGTERM); err != nil {
 		return err
 	}
@@ -17,7 +17,10 @@ func Terminate(p *Process, grace time.Duration) error {
 	_ = p.SignalGroup(syscall.SIGCONT)
 	timer := time.AfterFunc(grace, func() { _ = p.SignalGroup(syscall.SIGKILL) })
 	go func() {
-		<-p.Done()
+		select {
+		case <-p.Done():
+		case <-over:
+		}
 		timer.Stop()
 	}()
 	return nil

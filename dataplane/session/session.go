@@ -68,7 +68,7 @@ type Session struct {
 type state struct {
 	dir     string
 	exports string            // shell text
-	env     map[string]string // what the daemon gave the shell at its start
+	env     map[string]string // what the daemon had given the shell by then
 }
 
 // Start begins a run when those before it have ended. The reader begins at the run's first byte and
@@ -127,22 +127,26 @@ func (s *Session) execute(run *Run, request Request) command.Result {
 		defer timer.Stop()
 		timeout = timer.C
 	}
-	select {
-	case report, ok := <-s.shell.reports:
-		if ok {
-			return s.reported(report)
+	reports := s.shell.reports
+	for {
+		select {
+		case report, ok := <-reports:
+			if ok {
+				return s.reported(report)
+			}
+			// It has ended, or became another program (exec), or closed its report descriptor. With
+			// no more input the last kind ends by itself.
+			_ = s.shell.input.Close()
+			reports = nil
+		case <-s.shell.process.Done():
+			return s.ended("")
+		case <-timeout:
+			s.kill()
+			return s.ended(fmt.Sprintf("timed out after %s: killed", request.Timeout))
+		case <-s.gone:
+			s.kill()
+			return s.ended("the session was deleted")
 		}
-		// Usually it has ended. One that closed its report descriptor can tell no end any more.
-		_ = s.shell.process.Signal(syscall.SIGKILL)
-		return s.ended("")
-	case <-s.shell.process.Done():
-		return s.ended("")
-	case <-timeout:
-		s.kill()
-		return s.ended(fmt.Sprintf("timed out after %s: killed", request.Timeout))
-	case <-s.gone:
-		s.kill()
-		return s.ended("the session was deleted")
 	}
 }
 
@@ -158,9 +162,9 @@ func (s *Session) begin(run *Run, request Request) error {
 				return err
 			}
 		}
-		err := s.shell.begin(run, changedExports(s.saved.env, env, request.Env)+request.script())
+		err := s.shell.begin(run, changedExports(s.shell.env, env, request.Env)+request.script())
 		if err == nil || attempt > 0 {
-			s.saved.env = env
+			s.shell.env = env
 			return err
 		}
 		s.kill()
@@ -171,7 +175,7 @@ func (s *Session) begin(run *Run, request Request) error {
 // reported is the result of a run that went to its end in a shell that goes on.
 func (s *Session) reported(r report) command.Result {
 	s.shell.output.Sync()
-	s.saved.dir, s.saved.exports = r.dir, r.exports
+	s.saved = state{dir: r.dir, exports: r.exports, env: s.shell.env}
 	return command.Result{ExitCode: r.status, Reason: fmt.Sprintf("exit status %d", r.status)}
 }
 
@@ -187,11 +191,11 @@ func (s *Session) ended(reason string) command.Result {
 }
 
 func (s *Session) open(env map[string]string) error {
-	shell, err := startShell(s.sessions.table, s.sessions.dir, s.saved, env)
+	shell, err := startShell(s.sessions.table, s.sessions.dir, s.saved, env, s.gone)
 	if err != nil {
 		return err
 	}
-	s.shell, s.saved.env = shell, env
+	s.shell = shell
 	s.mu.Lock()
 	s.process = shell.process
 	s.mu.Unlock()
@@ -224,7 +228,7 @@ func (s *Session) Interrupt() error {
 	case <-latest.done:
 		return process.ErrNotRunning
 	default:
-		return process.Terminate(p, termGrace)
+		return process.Terminate(p, latest.done, termGrace) // a trap may let the shell live: the next run is not meant
 	}
 }
 

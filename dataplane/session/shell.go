@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"opensandbox.io/dataplane/command"
 	"opensandbox.io/dataplane/journal"
@@ -24,7 +25,9 @@ import (
 // /dev/null, and the report descriptor is closed for it and for all it starts.
 const reportFD = 9
 
-const reportScript = `{ command printf '%s\0%s\0' "$?" "$PWD"; export -p; command printf '\0'; } >&9 2>/dev/null` + "\n"
+// The backslash is against aliases, "command" against functions. The line must not begin with a
+// reserved word: after an eval of text with an open quote bash does not know one.
+const reportScript = `\command eval '{ \command printf "%s\0%s\0" "$?" "$PWD"; export -p; \command printf "\0"; } >&9 2>/dev/null'` + "\n"
 
 // longScript is when text goes to the shell through a file: a shell reads its input byte by byte.
 const longScript = 16 << 10
@@ -46,14 +49,18 @@ type shell struct {
 	output  *command.Capture
 	pipe    *os.File // of reports
 	reports chan report
-	script  string // path of the file for long text
+	script  string            // path of the file for long text
+	env     map[string]string // what the daemon gave it so far; only for who has the turn
 
 	mu  sync.Mutex
 	run *Run // whose journal takes the output; nil: nobody wants it
 }
 
-// startShell starts a shell in the saved state and waits until it has taken it over.
-func startShell(table *process.Table, dir string, saved state, env map[string]string) (*shell, error) {
+// startLimit bounds how long a shell takes to begin: a file named by BASH_ENV may never end.
+const startLimit = 30 * time.Second
+
+// startShell starts a shell in the saved state and waits until it has taken it over, or gone is closed.
+func startShell(table *process.Table, dir string, saved state, env map[string]string, gone <-chan struct{}) (*shell, error) {
 	path, isBash, err := process.FindShell(env)
 	if err != nil {
 		return nil, err
@@ -62,19 +69,42 @@ func startShell(table *process.Table, dir string, saved state, env map[string]st
 	if isBash {
 		argv = []string{path, "--noprofile", "--norc"}
 	}
-	s := &shell{script: filepath.Join(dir, command.NewID()+".sh"), reports: make(chan report)}
+	s := &shell{script: filepath.Join(dir, command.NewID()+".sh"), reports: make(chan report), env: env}
+	if saved.exports != "" {
+		s.env = saved.env // they come over env: what changed since then is to be given again
+	}
 	if err := s.start(table, process.Spec{Path: path, Argv: argv, Env: process.List(env), Dir: usable(saved.dir)}); err != nil {
 		return nil, err
 	}
+	started := make(chan struct{})
+	defer close(started)
+	go s.killUnless(started, gone)
 	if _, err := s.input.WriteString(saved.exports + "\n" + "cd -- " + quote(orDot(saved.dir)) + " 2>/dev/null\n" + reportScript); err == nil {
-		if _, ok := <-s.reports; ok {
-			return s, nil
+		select {
+		case _, ok := <-s.reports:
+			if ok {
+				return s, nil
+			}
+		case <-s.process.Done():
 		}
 	}
 	_ = s.process.SignalGroup(syscall.SIGKILL)
 	exit := s.process.Exit()
 	s.close()
 	return nil, fmt.Errorf("the shell did not start: %s", exit)
+}
+
+// killUnless ends a shell that has not started when gone is closed or the limit is reached.
+func (s *shell) killUnless(started, gone <-chan struct{}) {
+	limit := time.NewTimer(startLimit)
+	defer limit.Stop()
+	select {
+	case <-started:
+	case <-gone:
+		_ = s.process.SignalGroup(syscall.SIGKILL) // it may have ended in this moment
+	case <-limit.C:
+		_ = s.process.SignalGroup(syscall.SIGKILL)
+	}
 }
 
 // start makes the pipes, the process and the two readers.
@@ -163,12 +193,17 @@ func (s *shell) readReports() {
 	}
 }
 
-// readField reads up to NUL; a field beyond the bound is read and not kept.
+// readField reads up to NUL; a field beyond the bound is read and not kept, not even in part: half of
+// the exports would be no shell text.
 func readField(in *bufio.Reader) (string, error) {
 	var field []byte
+	isTooLong := false
 	for {
 		part, err := in.ReadSlice(0)
-		if len(field)+len(part) <= maxExports {
+		isTooLong = isTooLong || len(field)+len(part) > maxExports
+		if isTooLong {
+			field = nil
+		} else {
 			field = append(field, part...)
 		}
 		if err == nil {
@@ -225,7 +260,7 @@ func changedExports(before, now, request map[string]string) string {
 
 // script is the text of a run for the shell. The text reads nothing and cannot report.
 func (r Request) script() string {
-	script := "eval " + quote(r.Shell) + " </dev/null 9>&-\n"
+	script := `\command eval ` + quote(r.Shell) + " </dev/null 9>&-\n"
 	if r.Dir != "" {
 		return "cd -- " + quote(r.Dir) + " && " + script
 	}

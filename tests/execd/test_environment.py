@@ -5,8 +5,7 @@ import pytest
 
 from tests.daemon import ORDINARY_UID, SANDBOX_ID, Daemon
 from tests.execd.events import assert_error, run, run_argv
-
-only_root = pytest.mark.parametrize("kind", ["root", "busybox"], indirect=True)
+from tests.execd.kinds import several_users
 
 
 def write_env_file(daemon: Daemon, text: str) -> None:
@@ -81,19 +80,19 @@ def test_no_descriptor_of_the_daemon_is_inherited(daemon: Daemon) -> None:
     assert not [target for target in listed if "journal" in target or "state" in target]
 
 
-@only_root
+@several_users
 def test_uid_alone_takes_the_groups_of_that_user(daemon: Daemon) -> None:
     execution = run(daemon.client, "id -u; id -g; id -G; echo $HOME", uid=ORDINARY_UID)
     assert execution.stdout[:3] == [str(ORDINARY_UID)] * 3
     assert execution.stdout[3] == "/nonexistent"
 
 
-@only_root
+@several_users
 def test_a_uid_that_nobody_has_gets_the_group_of_its_number(daemon: Daemon) -> None:
     assert run(daemon.client, "id -u; id -G", uid=54321).stdout == ["54321", "54321"]
 
 
-@only_root
+@several_users
 def test_gid_is_the_only_group(daemon: Daemon) -> None:
     assert run(daemon.client, "id -u; id -G", uid=1, gid=12345).stdout == ["1", "12345"]
 

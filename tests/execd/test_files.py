@@ -8,6 +8,7 @@ import pytest
 
 from tests.daemon import ORDINARY_UID, Daemon
 from tests.execd.events import assert_error, run
+from tests.execd.kinds import several_users
 from tests.execd.multipart import metadata, part, send, write
 
 
@@ -71,7 +72,7 @@ def test_permissions_change_the_mode_and_zero_leaves_it(daemon: Daemon) -> None:
         assert info(daemon, "f")[path]["mode"] == expected
 
 
-@pytest.mark.parametrize("kind", ["root", "busybox"], indirect=True)
+@several_users
 def test_permissions_change_the_owner_by_name_or_number(daemon: Daemon) -> None:
     sh(daemon, "touch f")
     path = f"{daemon.workdir}/f"
@@ -228,7 +229,7 @@ def test_a_path_that_cannot_be_expanded_or_is_empty_is_refused(daemon: Daemon, p
     assert answer.status_code in (400, 404)
 
 
-@pytest.mark.parametrize("kind", ["root", "busybox"], indirect=True)
+@several_users
 def test_an_identity_writes_and_reads_as_that_user(daemon: Daemon) -> None:
     sh(daemon, "mkdir open closed; chmod 777 open; chmod 700 closed; touch closed/secret")
     prefix = f"/v1/filesystem/{ORDINARY_UID}/{ORDINARY_UID}"

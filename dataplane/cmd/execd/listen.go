@@ -49,6 +49,9 @@ func listen(address string) (net.Listener, error) {
 
 // listenUnix takes over the path of a socket that nobody listens on any more.
 func listenUnix(path string) (net.Listener, error) {
+	if path == "" { // the kernel would choose a name that nobody knows
+		return nil, errors.New("write it as unix://PATH")
+	}
 	listener, err := net.Listen("unix", path)
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		return listener, err

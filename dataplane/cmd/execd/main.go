@@ -30,6 +30,10 @@ func main() {
 	// What our parent left open belongs to us alone, not to the commands we start.
 	_ = unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC) // before Linux 5.11 only we may mark them one by one
 
+	// Otherwise the first line we log after the reader of our log went away would be our end. Not
+	// signal.Ignore, which our children would inherit.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+
 	childExited := make(chan os.Signal, 1)
 	signal.Notify(childExited, syscall.SIGCHLD)
 	received := make(chan os.Signal, 16)
@@ -38,6 +42,9 @@ func main() {
 	status, err := run(context.Background(), config, childExited, received)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "execd:", err)
+		if errors.Is(err, errEntrypoint) {
+			os.Exit(127) // as a shell says that a program cannot be run
+		}
 		os.Exit(1)
 	}
 	os.Exit(status)

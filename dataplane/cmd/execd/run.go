@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"opensandbox.io/dataplane/command"
 	"opensandbox.io/dataplane/execd"
@@ -32,10 +33,15 @@ const (
 	headerTimeout = 60 * time.Second
 )
 
+// errEntrypoint says that the entrypoint could not be started.
+var errEntrypoint = errors.New("entrypoint")
+
 // run serves until the entrypoint ends, or without one until a signal asks it to. It returns the
 // status to exit with. childExited and received come from signal.Notify.
 func run(ctx context.Context, c config, childExited, received chan os.Signal) (int, error) {
-	log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: c.logLevel}))
+	out := newLogWriter(os.Stderr)
+	defer out.close()
+	log := slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: c.logLevel}))
 	token, err := readToken(c)
 	if err != nil {
 		return 0, err
@@ -79,7 +85,9 @@ func serve(ctx context.Context, c config, server *execd.Server, listeners []net.
 	httpServer := &http.Server{
 		Handler:           server.Handler(),
 		ReadHeaderTimeout: headerTimeout,
-		ErrorLog:          slog.NewLogLogger(server.Log.Handler(), slog.LevelDebug),
+		// OPTIONS * is a request like others and needs the token.
+		DisableGeneralOptionsHandler: true,
+		ErrorLog:                     slog.NewLogLogger(server.Log.Handler(), slog.LevelDebug),
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, listener := range listeners {
@@ -135,20 +143,28 @@ func startEntrypoint(argv []string, environ *process.Environ, table *process.Tab
 	vars := environ.For(nil, nil)
 	dir, err := os.Getwd()
 	if err != nil {
-		return nil, fmt.Errorf("entrypoint: %w", err)
+		return nil, fmt.Errorf("%w: %w", errEntrypoint, err)
 	}
 	path, err := process.FindProgram(argv[0], vars, dir)
 	if err != nil {
-		return nil, fmt.Errorf("entrypoint: %w", err)
+		return nil, fmt.Errorf("%w: %w", errEntrypoint, err)
 	}
 	main, err := table.Start(process.Spec{
 		Path: path, Argv: argv, Env: process.List(vars), Dir: dir,
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
+		// A program in the background of a terminal is stopped when it reads.
+		Foreground: hasTerminal(),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("entrypoint: %w", err)
+		return nil, fmt.Errorf("%w: %w", errEntrypoint, err)
 	}
 	return main, nil
+}
+
+// hasTerminal says whether our standard input is our controlling terminal and we are in its foreground.
+func hasTerminal() bool {
+	group, err := unix.IoctlGetInt(0, unix.TIOCGPGRP)
+	return err == nil && group == unix.Getpgrp()
 }
 
 // shutdown stops accepting, gives open requests the grace, then cuts them.
@@ -193,6 +209,7 @@ func openStateDir(dir string) (string, func(), error) {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return "", nil, fmt.Errorf("state directory: %w", err)
 		}
+		removeLeftovers(dir)
 		return dir, func() {}, nil
 	}
 	for _, parent := range []string{os.TempDir(), "/dev/shm", "/run", "/var/tmp", "/"} {
@@ -201,6 +218,16 @@ func openStateDir(dir string) (string, func(), error) {
 		}
 	}
 	return "", nil, errors.New("state directory: no place to write to; name one with -state-dir")
+}
+
+// removeLeftovers removes what a daemon that was killed could not.
+func removeLeftovers(dir string) {
+	for _, pattern := range []string{"*.journal", "*.text", "*.sh"} {
+		left, _ := filepath.Glob(filepath.Join(dir, pattern)) // fails only for a bad pattern
+		for _, path := range left {
+			_ = os.Remove(path)
+		}
+	}
 }
 
 // envFile is the path of the file that set_env appends to, made when it is missing.
