@@ -80,7 +80,8 @@ func run(ctx context.Context, c config, childExited, received chan os.Signal) (i
 	return serve(ctx, c, server, listeners, table, received)
 }
 
-// serve answers on every listener while the entrypoint runs.
+// serve answers on every listener while the entrypoint runs. The entrypoint starts first: whoever gets
+// an answer knows that it could be started.
 func serve(ctx context.Context, c config, server *execd.Server, listeners []net.Listener, table *process.Table, received <-chan os.Signal) (int, error) {
 	httpServer := &http.Server{
 		Handler:           server.Handler(),
@@ -88,6 +89,10 @@ func serve(ctx context.Context, c config, server *execd.Server, listeners []net.
 		// OPTIONS * is a request like others and needs the token.
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     slog.NewLogLogger(server.Log.Handler(), slog.LevelDebug),
+	}
+	main, err := startEntrypoint(c.entrypoint, server.Environ, table)
+	if err != nil {
+		return 0, err
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, listener := range listeners {
@@ -101,45 +106,43 @@ func serve(ctx context.Context, c config, server *execd.Server, listeners []net.
 	}
 	status := 0
 	group.Go(func() error {
-		var err error
-		status, err = supervise(ctx, c.entrypoint, server, table, received)
+		status = supervise(ctx, main, server.Log, received)
 		shutdown(httpServer, c.shutdownGrace)
-		return err
+		return nil
 	})
 	return status, group.Wait()
 }
 
-// supervise runs the entrypoint, forwards signals to it and returns its status. Without one it
-// returns at the first signal that asks to end.
-func supervise(ctx context.Context, argv []string, server *execd.Server, table *process.Table, received <-chan os.Signal) (int, error) {
-	var main *process.Process
+// supervise forwards signals to the entrypoint and returns its status. Without one it returns at the
+// first signal that asks to end.
+func supervise(ctx context.Context, main *process.Process, log *slog.Logger, received <-chan os.Signal) int {
 	var ended <-chan struct{}
-	if len(argv) > 0 {
-		var err error
-		if main, err = startEntrypoint(argv, server.Environ, table); err != nil {
-			return 0, err
-		}
+	if main != nil {
 		ended = main.Done()
 	}
 	for {
 		select {
 		case <-ended:
-			server.Log.Info("entrypoint ended", "reason", main.Exit().String())
-			return main.Exit().ShellStatus(), nil
+			log.Info("entrypoint ended", "reason", main.Exit().String())
+			return main.Exit().ShellStatus()
 		case <-ctx.Done():
-			return 0, nil // a listener failed; its error is the group's
+			return 0 // a listener failed; its error is the group's
 		case sig := <-received:
 			if main != nil {
 				_ = main.Signal(sig.(syscall.Signal)) // it may have ended in this moment
 			} else if sig == syscall.SIGTERM || sig == syscall.SIGINT || sig == syscall.SIGQUIT {
-				server.Log.Info("ending", "signal", sig.String())
-				return 0, nil
+				log.Info("ending", "signal", sig.String())
+				return 0
 			}
 		}
 	}
 }
 
+// startEntrypoint starts the sandbox's own program; nil when there is none.
 func startEntrypoint(argv []string, environ *process.Environ, table *process.Table) (*process.Process, error) {
+	if len(argv) == 0 {
+		return nil, nil
+	}
 	vars := environ.For(nil, nil)
 	dir, err := os.Getwd()
 	if err != nil {
