@@ -18,7 +18,12 @@ import (
 	"opensandbox.io/dataplane/process"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// A signal that was ignored when we started (nohup) would be ignored by every shell here too.
+	ignored := make(chan os.Signal, 1)
+	signal.Notify(ignored, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM)
+	goleak.VerifyTestMain(m)
+}
 
 // patience is how long a test waits for something that must happen before it calls it missing.
 const patience = 30 * time.Second

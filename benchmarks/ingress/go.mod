@@ -1,0 +1,3 @@
+module opensandbox.io/benchmarks/ingress
+
+go 1.26.0
