@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Python client of OpenSandbox. Names load what they need when they are first used."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from opensandbox._version import __version__
+
+if TYPE_CHECKING:
+    from opensandbox._async.manager import SandboxManager
+    from opensandbox._async.sandbox import Sandbox
+    from opensandbox._sync.manager import SandboxManagerSync
+    from opensandbox._sync.sandbox import SandboxSync
+
+__all__ = ["Sandbox", "SandboxManager", "SandboxManagerSync", "SandboxSync", "__version__"]
+
+_HOMES = {
+    "Sandbox": "opensandbox._async.sandbox",
+    "SandboxManager": "opensandbox._async.manager",
+    "SandboxManagerSync": "opensandbox._sync.manager",
+    "SandboxSync": "opensandbox._sync.sandbox",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An httpx transport that tries again."""
+
+import random
+import time
+from datetime import timedelta
+
+import httpx
+
+from opensandbox._failures import REQUEST_ID
+from opensandbox._retry import Failure, RetryCause, Retrying, RetryPolicy, parse_retry_after
+
+from .waiting import sleep
+
+NO_RETRY = "opensandbox_no_retry"
+"""The request extension that says: one attempt."""
+
+_BEFORE_SENDING = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+
+
+class RetryAsyncTransport(httpx.AsyncBaseTransport):
+    """Sends requests through another transport, again where the policy says so."""
+
+    def __init__(self, inner: httpx.AsyncBaseTransport, policy: RetryPolicy) -> None:
+        """Wrap ``inner``; closing this closes it."""
+        self.inner = inner
+        self.policy = policy
+        self._spread = random.Random()
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send one request, as often as it takes and the policy allows."""
+        if request.extensions.get(NO_RETRY):
+            return await self.inner.handle_async_request(request)
+        retrying = Retrying(self.policy, request.method, self._spread)
+        began = time.monotonic()
+        while True:
+            response: httpx.Response | None = None
+            try:
+                response = await self.inner.handle_async_request(request)
+                if response.status_code < 400:
+                    return response
+                failure = _failed_answer(response)
+            except httpx.TransportError as error:
+                failure = _failed_transport(error)
+            elapsed = timedelta(seconds=time.monotonic() - began)
+            wait = retrying.next_wait(failure, elapsed) if _can_resend(request, failure) else None
+            if wait is None:
+                if response is not None:
+                    return response
+                assert failure.exception is not None
+                raise failure.exception
+            if response is not None:
+                await response.aclose()
+            if self.policy.on_retry is not None:
+                self.policy.on_retry(retrying.event(failure, str(request.url), wait))
+            await sleep(wait.total_seconds())
+
+    async def aclose(self) -> None:
+        """Close the wrapped transport."""
+        await self.inner.aclose()
+
+
+def _failed_answer(response: httpx.Response) -> Failure:
+    return Failure(
+        RetryCause.STATUS,
+        status_code=response.status_code,
+        retry_after=parse_retry_after(response.headers.get("Retry-After")),
+        request_id=response.headers.get(REQUEST_ID),
+    )
+
+
+def _failed_transport(error: httpx.TransportError) -> Failure:
+    is_early = isinstance(error, _BEFORE_SENDING)
+    cause = RetryCause.PRE_SEND if is_early else RetryCause.TRANSPORT
+    return Failure(cause, exception=error)
+
+
+def _can_resend(request: httpx.Request, failure: Failure) -> bool:
+    # A body that is made while it is sent is gone once sending began.
+    return failure.cause is RetryCause.PRE_SEND or isinstance(request.stream, httpx.ByteStream)

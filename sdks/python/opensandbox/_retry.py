@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When to send a request again, and how long to wait before. Knows no network."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from enum import StrEnum
+
+IDEMPOTENT_METHODS = frozenset({"GET", "HEAD", "PUT", "DELETE", "OPTIONS"})
+
+# A server that asks for more patience than this is not waited for any longer.
+MAX_RETRY_AFTER = timedelta(seconds=60)
+
+
+class JitterMode(StrEnum):
+    """How waits are spread, so that many clients do not come back at once."""
+
+    NONE = "none"
+    FULL = "full"
+    DECORRELATED = "decorrelated"
+
+
+class RetryCause(StrEnum):
+    """What kind of failure leads to a retry."""
+
+    PRE_SEND = "pre_send"
+    TRANSPORT = "transport"
+    STATUS = "status"
+
+
+@dataclass(frozen=True)
+class RetryEvent:
+    """What ``RetryPolicy.on_retry`` is told before each wait."""
+
+    attempt: int
+    """The attempt to come; the first retry is attempt 2."""
+    method: str
+    url: str
+    cause: RetryCause
+    status_code: int | None
+    backoff: timedelta
+    request_id: str | None
+    exception: BaseException | None
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """Which failures are tried again. Event streams never are, nor uploads once they began."""
+
+    max_retries: int = 3
+    initial_backoff: timedelta = timedelta(milliseconds=500)
+    max_backoff: timedelta = timedelta(seconds=30)
+    backoff_multiplier: float = 2.0
+    jitter: JitterMode = JitterMode.DECORRELATED
+    retryable_status_codes_idempotent: frozenset[int] = frozenset({429, 502, 503})
+    retryable_status_codes_non_idempotent: frozenset[int] = frozenset()
+    overall_deadline: timedelta | None = None
+    """No retry starts later than this after the first attempt."""
+    on_retry: Callable[[RetryEvent], None] | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_retries < 0:
+            raise ValueError(f"max_retries must not be negative: {self.max_retries}")
+        if min(self.initial_backoff, self.max_backoff) < timedelta(0):
+            raise ValueError("backoffs must not be negative")
+        if self.backoff_multiplier < 1:
+            raise ValueError(f"backoff_multiplier must be at least 1: {self.backoff_multiplier}")
+
+    @classmethod
+    def disabled(cls) -> "RetryPolicy":
+        """Never try again."""
+        return cls(max_retries=0)
+
+    def retries_status(self, method: str, status_code: int) -> bool:
+        """Whether an answer of this status is worth another attempt."""
+        if method in IDEMPOTENT_METHODS:
+            return status_code in self.retryable_status_codes_idempotent
+        return status_code in self.retryable_status_codes_non_idempotent
+
+
+@dataclass(frozen=True)
+class Failure:
+    """How one attempt failed."""
+
+    cause: RetryCause
+    status_code: int | None = None
+    retry_after: timedelta | None = None
+    request_id: str | None = None
+    exception: BaseException | None = None
+
+
+class Retrying:
+    """The attempts of one request under a policy."""
+
+    def __init__(self, policy: RetryPolicy, method: str, spread: random.Random) -> None:
+        self._policy = policy
+        self._method = method
+        self._spread = spread
+        self._retries = 0
+        self._last_wait = timedelta(0)
+        self._ceiling = policy.initial_backoff
+
+    def next_wait(self, failure: Failure, elapsed: timedelta) -> timedelta | None:
+        """Return how long to wait before the next attempt; None is to give up."""
+        if self._retries >= self._policy.max_retries or not self._is_worth_it(failure):
+            return None
+        wait = failure.retry_after
+        wait = self._backoff() if wait is None else min(wait, MAX_RETRY_AFTER)
+        deadline = self._policy.overall_deadline
+        if deadline is not None and elapsed + wait > deadline:
+            return None
+        self._retries += 1
+        self._last_wait = wait
+        return wait
+
+    def event(self, failure: Failure, url: str, wait: timedelta) -> RetryEvent:
+        """Describe the retry that next_wait just granted."""
+        return RetryEvent(
+            attempt=self._retries + 1,
+            method=self._method,
+            url=url,
+            cause=failure.cause,
+            status_code=failure.status_code,
+            backoff=wait,
+            request_id=failure.request_id,
+            exception=failure.exception,
+        )
+
+    def _is_worth_it(self, failure: Failure) -> bool:
+        match failure.cause:
+            case RetryCause.PRE_SEND:
+                return True  # nothing was sent, so nothing can happen twice
+            case RetryCause.TRANSPORT:
+                return self._method in IDEMPOTENT_METHODS
+            case RetryCause.STATUS:
+                return failure.status_code is not None and self._policy.retries_status(
+                    self._method, failure.status_code
+                )
+
+    def _backoff(self) -> timedelta:
+        policy = self._policy
+        ceiling = min(self._ceiling, policy.max_backoff)
+        self._ceiling = ceiling * policy.backoff_multiplier
+        match policy.jitter:
+            case JitterMode.NONE:
+                return ceiling
+            case JitterMode.FULL:
+                return ceiling * self._spread.random()
+            case JitterMode.DECORRELATED:
+                lowest = min(policy.initial_backoff, policy.max_backoff)
+                highest = min(self._last_wait * policy.backoff_multiplier, policy.max_backoff)
+                return lowest + max(highest - lowest, timedelta(0)) * self._spread.random()
+
+
+def parse_retry_after(value: str | None, now: datetime | None = None) -> timedelta | None:
+    """Read a Retry-After header, seconds or a date; what cannot be read is None."""
+    text = (value or "").strip()
+    if text.isascii() and text.isdigit():
+        return timedelta(seconds=min(int(text[:10]), 10**9))
+    try:
+        when = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=UTC)
+    return max(when - (now or datetime.now(UTC)), timedelta(0))

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+# Made from _async/commands.py by scripts/unasync.py; change it there.
+"""Runs commands and shell sessions inside a sandbox."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from pydantic import BaseModel, TypeAdapter
+
+from opensandbox._events import EventReader, Fold, Happening, Kind, ReplayFold
+from opensandbox._requests import (
+    Query,
+    read_cursor,
+    run_body,
+    segment,
+    session_run_body,
+    set_env_command,
+)
+from opensandbox.exceptions import SandboxException, SandboxInternalException
+from opensandbox.models import ExecutionHandlersSync
+from opensandbox.models.execd import (
+    CommandLogs,
+    CommandReplay,
+    CommandStatus,
+    Execution,
+    ExecutionComplete,
+    ExecutionError,
+    ExecutionInit,
+    ExecutionResult,
+    OutputMessage,
+    RunCommandOpts,
+)
+
+from .transport import Remote, reading
+
+CURSOR_HEADER = "EXECD-COMMANDS-TAIL-CURSOR"
+_EVENT_STREAM = {"Accept": "text/event-stream", "Cache-Control": "no-cache"}
+
+
+class _NewSession(BaseModel):
+    session_id: str
+
+
+_NEW_SESSION = TypeAdapter(_NewSession)
+_STATUS = TypeAdapter(CommandStatus)
+
+
+class Commands:
+    """Commands of one sandbox."""
+
+    def __init__(self, execd: Remote) -> None:
+        """Speak to this execd."""
+        self._execd = execd
+
+    def run(
+        self,
+        command: str | Sequence[str],
+        *,
+        opts: RunCommandOpts | None = None,
+        handlers: ExecutionHandlersSync | None = None,
+    ) -> Execution:
+        """Run shell text, or a program with its arguments, and return what came of it.
+
+        A command that fails is no exception: look at ``exit_code`` and ``error``. In the background
+        it returns at once. A client that goes away does not end the command.
+        """
+        opts = opts or RunCommandOpts()
+        kind = Kind.BACKGROUND if opts.background else Kind.COMMAND
+        return self._stream(kind, "/command", run_body(command, opts), handlers)
+
+    def interrupt(self, execution_id: str) -> None:
+        """End a running command."""
+        self._execd.send("DELETE", "/command", query=[("id", execution_id)])
+
+    def get_command_status(self, execution_id: str) -> CommandStatus:
+        """Return what became of a command so far."""
+        path = f"/command/status/{segment(execution_id, 'execution_id')}"
+        return self._execd.ask(_STATUS, "GET", path)
+
+    def get_background_command_logs(
+        self, execution_id: str, cursor: int | None = None
+    ) -> CommandLogs:
+        """Return what a background command wrote since ``cursor``."""
+        path = f"/command/{segment(execution_id, 'execution_id')}/logs"
+        query = None if cursor is None else [("cursor", str(cursor))]
+        response = self._execd.send("GET", path, query=query)
+        cursor = read_cursor(response.headers.get(CURSOR_HEADER))
+        return CommandLogs(content=response.content.decode(errors="replace"), cursor=cursor)
+
+    def replay(
+        self,
+        execution_id: str,
+        *,
+        cursor: int = 0,
+        follow: bool = False,
+        handlers: ExecutionHandlersSync | None = None,
+    ) -> CommandReplay:
+        """Return a command's output from ``cursor`` on, byte for byte; ``follow`` it to its end."""
+        path = f"/command/{segment(execution_id, 'execution_id')}/output"
+        query = [("cursor", str(cursor)), ("follow", str(follow).lower())]
+        fold = ReplayFold()
+        self._read(fold, "GET", path, handlers, query=query)
+        return fold.finish_replay()
+
+    def create_session(self, *, working_directory: str | None = None) -> str:
+        """Start a shell that stays, and return its id."""
+        body = {"cwd": working_directory} if working_directory else None
+        return (self._execd.ask(_NEW_SESSION, "POST", "/session", json=body)).session_id
+
+    def run_in_session(
+        self,
+        session_id: str,
+        command: str,
+        *,
+        working_directory: str | None = None,
+        timeout: timedelta | None = None,
+        handlers: ExecutionHandlersSync | None = None,
+    ) -> Execution:
+        """Run shell text in a session; directory and exported variables stay for the next."""
+        path = f"/session/{segment(session_id, 'session_id')}/run"
+        body = session_run_body(command, working_directory, timeout)
+        return self._stream(Kind.SESSION, path, body, handlers)
+
+    def delete_session(self, session_id: str) -> None:
+        """End a session and what runs in it."""
+        self._execd.send("DELETE", f"/session/{segment(session_id, 'session_id')}")
+
+    def set_env(self, key: str, value: str) -> None:
+        """Set a variable for every later command and session."""
+        execution = self.run(set_env_command(key, value))
+        if execution.exit_code != 0:
+            raise SandboxException(f"could not set {key}: {execution}")
+
+    def _stream(
+        self, kind: Kind, path: str, body: dict[str, Any], handlers: ExecutionHandlersSync | None
+    ) -> Execution:
+        fold = Fold(kind, keeps_output=not (handlers and handlers.skip_accumulation))
+        self._read(fold, "POST", path, handlers, json=body)
+        return fold.finish()
+
+    def _read(
+        self,
+        fold: Fold,
+        method: str,
+        path: str,
+        handlers: ExecutionHandlersSync | None,
+        *,
+        query: Query | None = None,
+        json: object = None,
+    ) -> None:
+        response = self._execd.open(
+            method, path, query=query, json=json, headers=_EVENT_STREAM, is_stream=True
+        )
+        with reading(response):
+            media = response.headers.get("Content-Type", "")
+            if "text/event-stream" not in media:
+                raise SandboxInternalException(f"{path} answered {media}, not an event stream")
+            reader = EventReader()
+            for chunk in response.iter_bytes():
+                for event in reader.feed(chunk):
+                    _tell(handlers, fold.add(event))
+                if fold.is_over:
+                    return
+            for event in reader.finish():
+                _tell(handlers, fold.add(event))
+
+
+def _tell(handlers: ExecutionHandlersSync | None, happening: Happening | None) -> None:
+    if handlers is None:
+        return
+    match happening:
+        case OutputMessage(is_error=True) if handlers.on_stderr:
+            handlers.on_stderr(happening)
+        case OutputMessage(is_error=False) if handlers.on_stdout:
+            handlers.on_stdout(happening)
+        case ExecutionResult() if handlers.on_result:
+            handlers.on_result(happening)
+        case ExecutionError() if handlers.on_error:
+            handlers.on_error(happening)
+        case ExecutionComplete() if handlers.on_execution_complete:
+            handlers.on_execution_complete(happening)
+        case ExecutionInit() if handlers.on_init:
+            handlers.on_init(happening)

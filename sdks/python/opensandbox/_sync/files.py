@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+# Made from _async/files.py by scripts/unasync.py; change it there.
+"""Reads, writes and arranges files inside a sandbox. Large ones pass through at flat memory."""
+
+from collections.abc import Iterator, Sequence
+from io import IOBase
+from typing import Any
+
+import httpx
+from pydantic import BaseModel, Field, TypeAdapter
+
+from opensandbox._failures import refused_arguments
+from opensandbox._multipart import Multipart, Source
+from opensandbox._requests import download_query
+from opensandbox.exceptions import InvalidArgumentException
+from opensandbox.models.filesystem import (
+    DEFAULT_MODE,
+    ContentReplaceEntry,
+    ContentReplaceResult,
+    DirectoryListEntry,
+    EntryInfo,
+    MoveEntry,
+    SearchEntry,
+    SetPermissionEntry,
+    WriteEntry,
+)
+
+from .transport import Remote, reading
+from .waiting import run_blocking
+
+CHUNK = 64 << 10
+
+
+class _Replaced(BaseModel):
+    replaced_count: int = Field(validation_alias="replacedCount")
+
+
+_ENTRIES = TypeAdapter(list[EntryInfo])
+_ENTRIES_BY_PATH = TypeAdapter(dict[str, EntryInfo])
+_REPLACED_BY_PATH = TypeAdapter(dict[str, _Replaced])
+
+
+class Files:
+    """Files and directories of one sandbox."""
+
+    def __init__(self, execd: Remote, prefix: str = "") -> None:
+        """Speak to this execd; a prefix acts as somebody else."""
+        self._execd = execd
+        self._prefix = prefix
+
+    def read_file(
+        self,
+        path: str,
+        *,
+        encoding: str = "utf-8",
+        range_header: str | None = None,
+        offset: int | None = None,
+        limit: int | None = None,
+    ) -> str:
+        """Return a file as text: all of it, a range of bytes, or lines (``offset``, ``limit``)."""
+        content = self.read_bytes(path, range_header=range_header, offset=offset, limit=limit)
+        return content.decode(encoding)
+
+    def read_bytes(
+        self,
+        path: str,
+        *,
+        range_header: str | None = None,
+        offset: int | None = None,
+        limit: int | None = None,
+    ) -> bytes:
+        """Return a file as bytes."""
+        response = self._download(path, range_header, offset, limit)
+        with reading(response):
+            return response.read()
+
+    def read_bytes_stream(
+        self,
+        path: str,
+        *,
+        chunk_size: int = CHUNK,
+        range_header: str | None = None,
+        offset: int | None = None,
+        limit: int | None = None,
+    ) -> Iterator[bytes]:
+        """Return the file piece by piece, as it arrives. Read it to the end or close it."""
+        response = self._download(path, range_header, offset, limit)
+        return _chunks(response, chunk_size)
+
+    def write_file(
+        self,
+        path: str,
+        data: str | bytes | IOBase,
+        *,
+        encoding: str = "utf-8",
+        mode: int = DEFAULT_MODE,
+        owner: str | None = None,
+        group: str | None = None,
+    ) -> None:
+        """Write one file, making its directories. A stream is read while it is sent."""
+        with refused_arguments():
+            entry = WriteEntry(
+                path=path, data=data, encoding=encoding, mode=mode, owner=owner, group=group
+            )
+        self.write_files([entry])
+
+    def write_files(self, entries: Sequence[WriteEntry]) -> None:
+        """Write several files in one request."""
+        if not entries:
+            return
+        sources = [Source(entry) for entry in entries]
+        multipart = Multipart()
+        headers = {"Content-Type": multipart.content_type}
+        body = _body(multipart, sources)
+        self._send("POST", "/files/upload", content=body, headers=headers)
+
+    def create_directories(self, entries: Sequence[WriteEntry]) -> None:
+        """Make directories and those above them; existing ones stay as they are."""
+        self._send("POST", "/directories", json=_permissions(entries))
+
+    def delete_files(self, paths: Sequence[str]) -> None:
+        """Delete files; missing ones are no error."""
+        self._send("DELETE", "/files", query=_paths(paths))
+
+    def delete_directories(self, paths: Sequence[str]) -> None:
+        """Delete directories with all that is in them; missing ones are no error."""
+        self._send("DELETE", "/directories", query=_paths(paths))
+
+    def move_files(self, entries: Sequence[MoveEntry]) -> None:
+        """Move files or directories."""
+        moves = [{"src": entry.src, "dest": entry.dest} for entry in entries]
+        self._send("POST", "/files/mv", json=moves)
+
+    def set_permissions(self, entries: Sequence[SetPermissionEntry]) -> None:
+        """Set mode, owner and group."""
+        self._send("POST", "/files/permissions", json=_permissions(entries))
+
+    def replace_contents(self, entries: Sequence[ContentReplaceEntry]) -> None:
+        """Replace text in files, everywhere it occurs."""
+        self._send("POST", "/files/replace", json=_replacements(entries))
+
+    def replace_contents_detailed(
+        self, entries: Sequence[ContentReplaceEntry]
+    ) -> list[ContentReplaceResult]:
+        """Replace text in files and return how often it was found in each."""
+        replaced = self._execd.ask(
+            _REPLACED_BY_PATH,
+            "POST",
+            f"{self._prefix}/files/replace",
+            query=[("verbose", "true")],
+            json=_replacements(entries),
+        )
+        return [
+            ContentReplaceResult(path=path, replaced_count=result.replaced_count)
+            for path, result in replaced.items()
+        ]
+
+    def search(self, entry: SearchEntry) -> list[EntryInfo]:
+        """Return the files below a path whose names match a pattern."""
+        query = [("path", entry.path), ("pattern", entry.pattern)]
+        return self._execd.ask(_ENTRIES, "GET", f"{self._prefix}/files/search", query=query)
+
+    def list_directory(self, entry: DirectoryListEntry) -> list[EntryInfo]:
+        """Return what is in a directory, down to a depth."""
+        query = [("path", entry.path)]
+        if entry.depth is not None:
+            query.append(("depth", str(entry.depth)))
+        path = f"{self._prefix}/directories/list"
+        return self._execd.ask(_ENTRIES, "GET", path, query=query)
+
+    def get_file_info(self, paths: Sequence[str]) -> dict[str, EntryInfo]:
+        """Return what is known of each path; a missing one is an error."""
+        path = f"{self._prefix}/files/info"
+        return self._execd.ask(_ENTRIES_BY_PATH, "GET", path, query=_paths(paths))
+
+    def _download(
+        self, path: str, range_header: str | None, offset: int | None, limit: int | None
+    ) -> httpx.Response:
+        return self._execd.open(
+            "GET",
+            f"{self._prefix}/files/download",
+            query=download_query(path, offset, limit),
+            headers={"Range": range_header} if range_header else None,
+        )
+
+    def _send(self, method: str, path: str, **options: Any) -> None:
+        self._execd.send(method, self._prefix + path, **options)
+
+
+def _body(multipart: Multipart, sources: Sequence[Source]) -> Iterator[bytes]:
+    before = b""
+    for source in sources:
+        before += multipart.head(source.entry)
+        while block := _next_block(source):
+            yield before + block if before else block
+            before = b""
+        before += b"\r\n"
+    yield before + multipart.tail()
+
+
+def _next_block(source: Source) -> bytes:
+    if source.may_block:
+        return run_blocking(source.next_block)
+    return source.next_block()
+
+
+def _chunks(response: httpx.Response, size: int) -> Iterator[bytes]:
+    with reading(response):
+        for chunk in response.iter_bytes(size):
+            if chunk:  # an empty one would look like the end to whoever waits for that
+                yield chunk
+
+
+def _paths(paths: Sequence[str]) -> list[tuple[str, str]]:
+    if isinstance(paths, str):
+        raise InvalidArgumentException("a list of paths is needed")
+    return [("path", path) for path in paths]
+
+
+def _permissions(
+    entries: Sequence[WriteEntry] | Sequence[SetPermissionEntry],
+) -> dict[str, dict[str, Any]]:
+    return {
+        entry.path: {"mode": entry.mode, "owner": entry.owner, "group": entry.group}
+        for entry in entries
+    }
+
+
+def _replacements(entries: Sequence[ContentReplaceEntry]) -> dict[str, dict[str, str]]:
+    return {entry.path: {"old": entry.old_content, "new": entry.new_content} for entry in entries}

@@ -1,0 +1,382 @@
+# SPDX-License-Identifier: Apache-2.0
+# Made from _async/sandbox.py by scripts/unasync.py; change it there.
+"""The handle of one sandbox."""
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from types import TracebackType
+from typing import Self
+
+from pydantic import TypeAdapter
+
+from opensandbox._endpoints import EndpointCache
+from opensandbox._failures import refused_arguments
+from opensandbox._requests import whole_seconds
+from opensandbox.config import ConnectionConfigSync
+from opensandbox.exceptions import (
+    InvalidArgumentException,
+    SandboxApiException,
+    SandboxException,
+    SandboxReadyTimeoutException,
+)
+from opensandbox.models.diagnostics import DiagnosticContent
+from opensandbox.models.endpoints import EXECD_PORT
+from opensandbox.models.sandboxes import (
+    CreateSandboxRequest,
+    CredentialProxyConfig,
+    MetadataPatch,
+    NetworkPolicy,
+    PlatformSpec,
+    SandboxCreateResponse,
+    SandboxEndpoint,
+    SandboxImageSpec,
+    SandboxInfo,
+    SandboxLifecycle,
+    SandboxMetrics,
+    SandboxOrigin,
+    SandboxRenewResponse,
+    Volume,
+)
+
+from .commands import Commands
+from .files import Files
+from .manager import SandboxManagerSync
+from .metrics import Metrics
+from .transport import Transport
+from .waiting import sleep
+
+DEFAULT_TIMEOUT = timedelta(minutes=10)
+DEFAULT_READY_TIMEOUT = timedelta(seconds=30)
+DEFAULT_POLLING_INTERVAL = timedelta(milliseconds=200)
+DEFAULT_ENTRYPOINT = ("tail", "-f", "/dev/null")
+DEFAULT_RESOURCE = {"cpu": "1", "memory": "2Gi"}
+
+# A ping gets what is left of the time to become ready, but always a chance.
+MIN_PING_SECONDS = 0.1
+MAX_PING_SECONDS = 10.0
+
+# The one error of an endpoint that mends itself: the pod has no address yet.
+_NO_ADDRESS_YET = "KUBERNETES::POD_IP_NOT_AVAILABLE"
+
+_CREATED = TypeAdapter(SandboxCreateResponse)
+
+
+class SandboxSync:
+    """One sandbox: a place of its own to run commands and keep files in.
+
+    Made by ``create``, ``connect`` or ``resume``. As a context manager it closes its connections
+    when left and leaves the sandbox alive; ``destroy`` ends both.
+    """
+
+    def __init__(
+        self,
+        sandbox_id: str,
+        transport: Transport,
+        health_check: Callable[["SandboxSync"], bool] | None = None,
+    ) -> None:
+        """Hold a sandbox; most callers want ``create`` or ``connect``."""
+        self.id = sandbox_id
+        self._transport = transport
+        self._manager = SandboxManagerSync(transport)
+        self._health_check = health_check
+        self._endpoints = EndpointCache(transport.config)
+        self._origin: str = SandboxOrigin.UNKNOWN
+
+    @classmethod
+    def create(
+        cls,
+        image: SandboxImageSpec | str | None = None,
+        *,
+        snapshot_id: str | None = None,
+        timeout: timedelta | None = DEFAULT_TIMEOUT,
+        ready_timeout: timedelta = DEFAULT_READY_TIMEOUT,
+        env: dict[str, str] | None = None,
+        metadata: dict[str, str] | None = None,
+        resource: dict[str, str] | None = None,
+        resource_requests: dict[str, str] | None = None,
+        platform: PlatformSpec | None = None,
+        network_policy: NetworkPolicy | None = None,
+        credential_proxy: CredentialProxyConfig | None = None,
+        extensions: dict[str, str] | None = None,
+        secure_access: bool = False,
+        entrypoint: list[str] | None = None,
+        volumes: list[Volume] | None = None,
+        connection_config: ConnectionConfigSync | None = None,
+        health_check: Callable[["SandboxSync"], bool] | None = None,
+        health_check_polling_interval: timedelta = DEFAULT_POLLING_INTERVAL,
+        skip_health_check: bool = False,
+        lifecycle: SandboxLifecycle | None = None,
+    ) -> Self:
+        """Make a sandbox from an image or a snapshot and return when it answers.
+
+        ``timeout`` None lives until killed. When it does not become ready it is killed again.
+        """
+        with refused_arguments():
+            wish = CreateSandboxRequest(
+                image=SandboxImageSpec(image) if isinstance(image, str) else image,
+                snapshot_id=snapshot_id,
+                timeout=whole_seconds(timeout),
+                env=env,
+                metadata=metadata,
+                resource_limits=resource or DEFAULT_RESOURCE,
+                resource_requests=resource_requests,
+                platform=platform,
+                network_policy=network_policy,
+                credential_proxy=credential_proxy,
+                extensions=extensions,
+                secure_access=secure_access,
+                entrypoint=entrypoint or list(DEFAULT_ENTRYPOINT),
+                volumes=volumes,
+                lifecycle=lifecycle,
+            )
+        transport = Transport(connection_config or ConnectionConfigSync())
+        try:
+            server = transport.to(transport.config.lifecycle)
+            created = server.ask(_CREATED, "POST", "/sandboxes", json=wish.to_wire())
+            sandbox = cls(created.id, transport, health_check)
+        except BaseException:
+            transport.close()
+            raise
+        try:
+            sandbox._remember_endpoints(created)
+            sandbox._open(ready_timeout, health_check_polling_interval, skip_health_check)
+        except BaseException:
+            with suppress(SandboxException):  # what went wrong first is what matters
+                sandbox.destroy()
+            raise
+        return sandbox
+
+    @classmethod
+    def connect(
+        cls,
+        sandbox_id: str,
+        connection_config: ConnectionConfigSync | None = None,
+        health_check: Callable[["SandboxSync"], bool] | None = None,
+        connect_timeout: timedelta = DEFAULT_READY_TIMEOUT,
+        health_check_polling_interval: timedelta = DEFAULT_POLLING_INTERVAL,
+        skip_health_check: bool = False,
+    ) -> Self:
+        """Hold a sandbox that exists and return when it answers."""
+        return cls._hold(
+            sandbox_id,
+            connection_config,
+            health_check,
+            connect_timeout,
+            health_check_polling_interval,
+            skip_health_check,
+            is_paused=False,
+        )
+
+    @classmethod
+    def resume(
+        cls,
+        sandbox_id: str,
+        connection_config: ConnectionConfigSync | None = None,
+        health_check: Callable[["SandboxSync"], bool] | None = None,
+        resume_timeout: timedelta = DEFAULT_READY_TIMEOUT,
+        health_check_polling_interval: timedelta = DEFAULT_POLLING_INTERVAL,
+        skip_health_check: bool = False,
+    ) -> Self:
+        """Let a paused sandbox go on, hold it, and return when it answers."""
+        return cls._hold(
+            sandbox_id,
+            connection_config,
+            health_check,
+            resume_timeout,
+            health_check_polling_interval,
+            skip_health_check,
+            is_paused=True,
+        )
+
+    @property
+    def origin(self) -> str:
+        """What the sandbox was made from, where the server said so."""
+        return self._origin
+
+    @property
+    def connection_config(self) -> ConnectionConfigSync:
+        """How this sandbox is reached."""
+        return self._transport.config
+
+    @property
+    def files(self) -> Files:
+        """Its files."""
+        return self._files
+
+    def files_with_identity(self, uid: int, gid: int) -> Files:
+        """Its files, worked on as another user and group."""
+        if uid < 0 or gid < 0:
+            raise InvalidArgumentException("uid and gid must not be negative")
+        return Files(self._execd, f"/v1/filesystem/{uid:d}/{gid:d}")
+
+    @property
+    def commands(self) -> Commands:
+        """Its commands."""
+        return self._commands
+
+    @property
+    def metrics(self) -> Metrics:
+        """What it uses."""
+        return self._metrics
+
+    def get_info(self) -> SandboxInfo:
+        """Return the sandbox as the server sees it now."""
+        return self._manager.get_sandbox_info(self.id)
+
+    def get_endpoint(self, port: int) -> SandboxEndpoint:
+        """Return the way to a port; it is remembered for a while."""
+        known = self._endpoints.get(port)
+        if known is not None:
+            return known
+        endpoint = self._manager.get_sandbox_endpoint(self.id, port)
+        self._endpoints.put(port, endpoint)
+        return endpoint
+
+    def get_signed_endpoint(self, port: int, expires: int) -> SandboxEndpoint:
+        """Return a way to a port that needs no token until ``expires``, in Unix seconds."""
+        return self._manager.get_sandbox_endpoint(self.id, port, expires=expires)
+
+    def get_metrics(self) -> SandboxMetrics:
+        """Return what the sandbox uses now."""
+        return self._metrics.get_metrics(self.id)
+
+    def get_diagnostic_logs(self, scope: str) -> DiagnosticContent:
+        """Return the logs of a scope: ``container`` or ``all``."""
+        return self._manager.get_diagnostic_logs(self.id, scope)
+
+    def get_diagnostic_events(self, scope: str) -> DiagnosticContent:
+        """Return the events of a scope: ``runtime`` or ``all``."""
+        return self._manager.get_diagnostic_events(self.id, scope)
+
+    def renew(self, timeout: timedelta) -> SandboxRenewResponse:
+        """Let the sandbox live for ``timeout`` from now, be it longer or shorter than before."""
+        return self._manager.renew_sandbox(self.id, timeout)
+
+    def patch_metadata(self, patch: MetadataPatch) -> SandboxInfo:
+        """Set metadata; None removes a key."""
+        return self._manager.patch_sandbox_metadata(self.id, patch)
+
+    def pause(self) -> None:
+        """Freeze every process. ``SandboxSync.resume`` undoes it."""
+        self._endpoints.clear()
+        self._manager.pause_sandbox(self.id)
+
+    def kill(self) -> None:
+        """End the sandbox; nothing of it is left. Connections stay open."""
+        self._endpoints.clear()
+        self._manager.kill_sandbox(self.id)
+
+    def close(self) -> None:
+        """Close the connections. The sandbox goes on."""
+        self._transport.close()
+
+    def destroy(self) -> None:
+        """End the sandbox and close the connections, the latter even when the former fails."""
+        try:
+            self.kill()
+        finally:
+            self.close()
+
+    def is_healthy(self) -> bool:
+        """Whether the sandbox answers, or passes its own health check."""
+        try:
+            return self._check_health(MAX_PING_SECONDS)
+        except SandboxException:
+            return False
+
+    def check_ready(self, timeout: timedelta, polling_interval: timedelta) -> None:
+        """Return when the sandbox is healthy; raise when it is not within ``timeout``."""
+        self._wait_until_ready(time.monotonic() + timeout.total_seconds(), polling_interval)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @classmethod
+    def _hold(
+        cls,
+        sandbox_id: str,
+        config: ConnectionConfigSync | None,
+        health_check: Callable[["SandboxSync"], bool] | None,
+        ready_timeout: timedelta,
+        polling_interval: timedelta,
+        skip_health_check: bool,
+        *,
+        is_paused: bool,
+    ) -> Self:
+        transport = Transport(config or ConnectionConfigSync())
+        sandbox = cls(str(sandbox_id), transport, health_check)
+        try:
+            if is_paused:
+                sandbox._manager.resume_sandbox(sandbox.id)
+            sandbox._open(ready_timeout, polling_interval, skip_health_check)
+        except BaseException:
+            transport.close()
+            raise
+        return sandbox
+
+    def _remember_endpoints(self, created: SandboxCreateResponse) -> None:
+        # They lead there directly; a caller that wants the server in between must ask for that.
+        if self.connection_config.use_server_proxy:
+            return
+        for port, endpoint in (created.endpoints or {}).items():
+            if port.isdecimal():
+                self._endpoints.put(int(port), endpoint)
+
+    def _open(
+        self, ready_timeout: timedelta, polling_interval: timedelta, skip_health_check: bool
+    ) -> None:
+        deadline = time.monotonic() + ready_timeout.total_seconds()
+        endpoint = self._find_execd(deadline, polling_interval)
+        self._origin = endpoint.origin or SandboxOrigin.UNKNOWN
+        self._execd = self._transport.to(self.connection_config.sandbox(endpoint))
+        self._files = Files(self._execd)
+        self._commands = Commands(self._execd)
+        self._metrics = Metrics(self._execd)
+        if not skip_health_check:
+            self._wait_until_ready(deadline, polling_interval)
+
+    def _find_execd(self, deadline: float, polling_interval: timedelta) -> SandboxEndpoint:
+        while True:
+            try:
+                return self.get_endpoint(EXECD_PORT)
+            except SandboxApiException as error:
+                if error.error.code != _NO_ADDRESS_YET:
+                    raise
+                self._wait_before_next_try(deadline, polling_interval, error)
+
+    def _wait_until_ready(self, deadline: float, polling_interval: timedelta) -> None:
+        while True:
+            error: Exception | None = None
+            try:
+                if self._check_health(deadline - time.monotonic()):
+                    return
+            except Exception as caught:
+                if isinstance(caught, SandboxApiException) and caught.status_code in (401, 403):
+                    raise  # the same credentials will be refused again
+                error = caught
+            self._wait_before_next_try(deadline, polling_interval, error)
+
+    def _wait_before_next_try(
+        self, deadline: float, polling_interval: timedelta, error: Exception | None
+    ) -> None:
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
+            message = f"sandbox {self.id} did not become ready in time"
+            raise SandboxReadyTimeoutException(f"{message}: {error}" if error else message, error)
+        sleep(min(max(polling_interval.total_seconds(), 0.0), remaining))
+
+    def _check_health(self, seconds: float) -> bool:
+        if self._health_check is not None:
+            return self._health_check(self)
+        self._execd.send("GET", "/ping", once_within=max(seconds, MIN_PING_SECONDS))
+        return True

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+# Made from _async/transport.py by scripts/unasync.py; change it there.
+"""Carries requests to the lifecycle API and to execd; brings back answers, or our exceptions."""
+
+import logging
+import ssl
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import httpx
+from pydantic import TypeAdapter
+
+from opensandbox._failures import MAX_ERROR_BODY, api_error, read_answer, translated
+from opensandbox._redirects import home_extension, strip_for_strangers
+from opensandbox._requests import Query
+from opensandbox.config import ConnectionConfigSync, Target
+
+from .retry import NO_RETRY, RetrySyncTransport
+
+T = TypeVar("T")
+
+logger = logging.getLogger("opensandbox")
+
+
+class Transport:
+    """The connections of one sandbox or manager. Nothing is opened before the first request."""
+
+    def __init__(self, config: ConnectionConfigSync) -> None:
+        """Prepare for requests under ``config``."""
+        self.config = config
+        self._owns_transport = config.transport is None
+        hooks = {**config.event_hooks}
+        hooks["request"] = [*hooks.get("request", []), _strip_for_strangers]
+        self._client = httpx.Client(
+            transport=config.transport or _new_transport(config),
+            timeout=config.request_timeout.total_seconds(),
+            follow_redirects=config.follow_redirects,
+            event_hooks=hooks,
+        )
+
+    def to(self, target: Target) -> "Remote":
+        """Return the way to one place."""
+        return Remote(self._client, target, self.config)
+
+    def close(self) -> None:
+        """Close the connections, unless the caller brought them."""
+        if self._owns_transport:
+            self._client.close()
+
+
+class Remote:
+    """One place requests go to: the lifecycle API, or a port of a sandbox."""
+
+    def __init__(self, client: httpx.Client, target: Target, config: ConnectionConfigSync) -> None:
+        """Send through ``client`` to ``target``."""
+        self._client = client
+        self._target = target
+        self._config = config
+
+    def ask(self, shape: TypeAdapter[T], method: str, path: str, **options: Any) -> T:
+        """Send a request and read its answer as ``shape``. Options as of ``open``."""
+        return read_answer(shape, self.send(method, path, **options))
+
+    def send(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """Send a request and return its answer, read to the end. Options as of ``open``."""
+        response = self.open(method, path, **options)
+        with reading(response):
+            response.read()
+        return response
+
+    def open(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query | None = None,
+        json: object = None,
+        content: Iterable[bytes] | bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        is_stream: bool = False,
+        once_within: float | None = None,
+    ) -> httpx.Response:
+        """Send a request and return its answer unread; the caller closes it.
+
+        An error answer is raised. ``is_stream``: the answer may be silent as long as it likes, and
+        is asked for once. ``once_within``: no retry, and at most so many seconds.
+        """
+        request = self._client.build_request(
+            method,
+            self._target.base_url + path,
+            params=tuple(query) if query else None,
+            json=json,
+            content=content,
+            headers={**self._target.headers, **(headers or {})},
+            timeout=self._timeout(is_stream, once_within),
+        )
+        request.extensions |= home_extension(request.url)
+        if is_stream or once_within is not None:
+            request.extensions[NO_RETRY] = True
+        with translated():
+            response = self._client.send(request, stream=True)
+        if self._config.debug:
+            logger.debug("%s %s: %d", method, request.url, response.status_code)
+        if response.is_success:
+            return response
+        with reading(response):
+            body = _excerpt(response)
+        raise api_error(response.status_code, response.headers, body)
+
+    def _timeout(self, is_stream: bool, within: float | None) -> httpx.Timeout:
+        seconds = self._config.request_timeout.total_seconds()
+        if is_stream:
+            return httpx.Timeout(seconds, read=None, pool=None)
+        return httpx.Timeout(seconds if within is None else min(seconds, within))
+
+
+@contextmanager
+def reading(response: httpx.Response) -> Iterator[None]:
+    """Close an answer when the block ends; what goes wrong while reading becomes ours."""
+    with translated():
+        try:
+            yield
+        finally:
+            response.close()
+
+
+def _new_transport(config: ConnectionConfigSync) -> httpx.BaseTransport:
+    # Reading the certificates takes longer than many requests. Without them a TLS handshake fails,
+    # so a context that trusts nobody is safe where none is expected.
+    trust = httpx.create_ssl_context() if config.may_use_tls else _no_trust()
+    inner = httpx.HTTPTransport(verify=trust)
+    return RetrySyncTransport(inner, config.retry_policy)
+
+
+def _no_trust() -> ssl.SSLContext:
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+def _strip_for_strangers(request: httpx.Request) -> None:
+    strip_for_strangers(request)
+
+
+def _excerpt(response: httpx.Response) -> bytes:
+    body = b""
+    for chunk in response.iter_bytes():
+        body += chunk
+        if len(body) >= MAX_ERROR_BODY:
+            break
+    return body[:MAX_ERROR_BODY]

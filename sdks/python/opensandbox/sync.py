@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The client for callers that do not await."""
+
+from opensandbox._sync.manager import SandboxManagerSync
+from opensandbox._sync.sandbox import SandboxSync
+
+__all__ = ["SandboxManagerSync", "SandboxSync"]

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures for both halves: the real execd, and a stand-in for the lifecycle server."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sdks.python.tests.daemon import TOKEN_HEADER, Execd, run_execd
+from sdks.python.tests.standin import API_KEY, StandIn, run_standin
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Run async tests on asyncio, the loop the client is made for."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def execd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Execd]:
+    """Run one execd for all tests; each has a directory of its own."""
+    with run_execd(tmp_path_factory.mktemp("execd"), token="token-of-the-tests") as execd:  # noqa: S106
+        yield execd
+
+
+@pytest.fixture
+def standin(execd: Execd, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
+    """Run a lifecycle server whose sandboxes are all ``execd``."""
+    monkeypatch.setenv("OPEN_SANDBOX_API_KEY", API_KEY)
+    with run_standin() as standin:
+        standin.execd = {"endpoint": execd.address, "headers": {TOKEN_HEADER: execd.token}}
+        monkeypatch.setenv("OPEN_SANDBOX_DOMAIN", standin.domain)
+        yield standin
+
+
+@pytest.fixture
+def workdir(execd: Execd, tmp_path: Path) -> str:
+    """Return a directory inside the sandbox that only this test uses."""
+    directory = execd.home / tmp_path.name
+    directory.mkdir(exist_ok=True)
+    return str(directory)
