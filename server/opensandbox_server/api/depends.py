@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What routes are given besides the request's own values."""
+
+from __future__ import annotations
+
+from typing import Annotated, cast
+
+from fastapi import Depends, Request
+
+from opensandbox_server.endpoints import Endpoints, Reached
+from opensandbox_server.sandboxes import Sandboxes
+from opensandbox_server.timing import Timing
+
+
+async def _sandboxes(request: Request) -> Sandboxes:
+    return cast(Sandboxes, request.app.state.sandboxes)
+
+
+async def _endpoints(request: Request) -> Endpoints:
+    return cast(Endpoints, request.app.state.endpoints)
+
+
+async def _reached(request: Request) -> Reached:
+    prefix = "/v1" if request.url.path.startswith("/v1/") else ""
+    return Reached(request.headers.get("host", "localhost"), prefix)
+
+
+async def _timing(request: Request) -> Timing:
+    return cast(Timing, request.state.timing)
+
+
+All = Annotated[Sandboxes, Depends(_sandboxes)]
+Ways = Annotated[Endpoints, Depends(_endpoints)]
+Way = Annotated[Reached, Depends(_reached)]
+Spent = Annotated[Timing, Depends(_timing)]

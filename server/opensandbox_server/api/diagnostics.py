@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Routes that help to understand a sandbox that misbehaves."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from fastapi.responses import PlainTextResponse, Response
+
+from opensandbox.models import DiagnosticContent
+from opensandbox_server import diagnostics
+from opensandbox_server.api.depends import All
+
+router = APIRouter(prefix="/sandboxes/{sandbox_id}/diagnostics", tags=["diagnostics"])
+
+Tail = Annotated[int, Query(ge=1, le=10000)]
+Limit = Annotated[int, Query(ge=1, le=500)]
+Since = Annotated[str | None, Query(pattern=r"^[0-9]+[smhd]$")]
+
+_DEPRECATED = {"Deprecation": "true"}
+
+
+@router.get("/logs", response_model=DiagnosticContent, response_model_exclude_none=True)
+async def logs(
+    sandbox_id: str,
+    sandboxes: All,
+    scope: str | None = None,
+    tail: Tail = 100,
+    since: Since = None,  # noqa: ARG001 - checked and otherwise without effect: lines have no time
+    container: str | None = None,  # noqa: ARG001 - a sandbox is one
+) -> DiagnosticContent | Response:
+    """Show what the entrypoint wrote; without a scope as plain text."""
+    diagnostics.check_scope("logs", scope)
+    text, is_whole = diagnostics.last_lines((await sandboxes.inspect(sandbox_id)).logs, tail)
+    if scope is None:
+        return PlainTextResponse(text, headers=_DEPRECATED)
+    return diagnostics.content(sandbox_id, "logs", scope, text, is_whole)
+
+
+@router.get("/events", response_model=DiagnosticContent, response_model_exclude_none=True)
+async def events(
+    sandbox_id: str, sandboxes: All, scope: str | None = None, limit: Limit = 50
+) -> DiagnosticContent | Response:
+    """Show what happened to the sandbox; without a scope as plain text."""
+    diagnostics.check_scope("events", scope)
+    text = diagnostics.events_text(await sandboxes.events(sandbox_id, limit))
+    if scope is None:
+        return PlainTextResponse(text, headers=_DEPRECATED)
+    return diagnostics.content(sandbox_id, "events", scope, text, is_whole=True)
+
+
+@router.get("/inspect", response_class=PlainTextResponse)
+async def inspect(sandbox_id: str, sandboxes: All) -> str:
+    """Show what is wanted and what is seen, as plain text."""
+    return diagnostics.inspect_text(sandboxes.get(sandbox_id), await sandboxes.inspect(sandbox_id))
+
+
+@router.get("/summary", response_class=PlainTextResponse)
+async def summary(sandbox_id: str, sandboxes: All, tail: Tail = 50, event_limit: Limit = 20) -> str:
+    """Show inspect, events and logs on one page."""
+    seen = await sandboxes.inspect(sandbox_id)
+    happened = await sandboxes.events(sandbox_id, event_limit)
+    return diagnostics.summary_text(sandboxes.get(sandbox_id), seen, happened, tail)

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sandboxes as the API shows them. Nothing here does I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from opensandbox.models import (
+    PagedSandboxInfos,
+    PaginationInfo,
+    PlatformSpec,
+    SandboxCreateResponse,
+    SandboxEndpoint,
+    SandboxImageSpec,
+    SandboxInfo,
+)
+from opensandbox.models.endpoints import EGRESS_PORT, EXECD_PORT
+from opensandbox_server.admission import kept_extensions
+from opensandbox_server.endpoints import Endpoints, Reached
+from opensandbox_server.sandbox import Sandbox
+from opensandbox_server.wanted import Wanted
+
+
+def info_of(sandbox: Sandbox) -> SandboxInfo:
+    """Return what get, list and patch answer."""
+    wanted = sandbox.wanted
+    return SandboxInfo(
+        id=wanted.id,
+        status=sandbox.status.to_wire(),
+        entrypoint=list(wanted.entrypoint),
+        created_at=wanted.created_at,
+        expires_at=wanted.expires_at,
+        image=SandboxImageSpec(wanted.image),
+        platform=_platform(wanted),
+        metadata=dict(wanted.metadata) or None,
+        extensions=kept_extensions(wanted.extensions) or None,
+    )
+
+
+def created(sandbox: Sandbox, ways: Endpoints, way: Reached) -> SandboxCreateResponse:
+    """Return what create answers, with the endpoints every client asks for next."""
+    wanted = sandbox.wanted
+    return SandboxCreateResponse(
+        id=wanted.id,
+        status=sandbox.status.to_wire(),
+        entrypoint=list(wanted.entrypoint),
+        created_at=wanted.created_at,
+        expires_at=wanted.expires_at,
+        platform=_platform(wanted),
+        metadata=dict(wanted.metadata) or None,
+        extensions=kept_extensions(wanted.extensions) or None,
+        endpoints=_own_ports(wanted, ways, way),
+    )
+
+
+def page_of(found: Sequence[Sandbox], page: int, page_size: int) -> PagedSandboxInfos:
+    """Cut one page out of what was found."""
+    first = (page - 1) * page_size
+    return PagedSandboxInfos(
+        sandbox_infos=[info_of(sandbox) for sandbox in found[first : first + page_size]],
+        pagination=PaginationInfo.of(page=page, page_size=page_size, total_items=len(found)),
+    )
+
+
+def _own_ports(wanted: Wanted, ways: Endpoints, way: Reached) -> dict[str, SandboxEndpoint]:
+    return {str(port): ways.of(wanted, port, way) for port in (EXECD_PORT, EGRESS_PORT)}
+
+
+def _platform(wanted: Wanted) -> PlatformSpec | None:
+    if wanted.platform is None:
+        return None
+    return PlatformSpec.model_validate({"os": wanted.platform[0], "arch": wanted.platform[1]})

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The data directory: one server at a time, private to its user."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from opensandbox_server.errors import StartupError
+
+
+@dataclass(frozen=True, slots=True)
+class DataDir:
+    """Where everything is that the server keeps."""
+
+    root: Path
+
+    @property
+    def run(self) -> Path:
+        """Sockets; ingress may enter, sandboxes never see it."""
+        return self.root / "run"
+
+    @property
+    def api_key(self) -> Path:
+        """The key made at the first start."""
+        return self.root / "api_key"
+
+    @property
+    def signing_key(self) -> Path:
+        """The key that signs routes, when the config names none."""
+        return self.root / "signing_key"
+
+
+@contextlib.contextmanager
+def open_data_dir(root: Path, ingress_gid: int | None) -> Iterator[DataDir]:
+    """Make the directory and hold it until the end. Raises StartupError when another does."""
+    data = DataDir(root)
+    try:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        data.run.mkdir(mode=0o750, exist_ok=True)
+        if ingress_gid is not None:
+            os.chown(data.run, -1, ingress_gid)
+        lock = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as fault:
+        raise StartupError(f"cannot use the data directory {root}: {fault.strerror}") from fault
+    try:
+        _take(lock, root)
+        yield data
+    finally:
+        os.close(lock)
+
+
+def _take(lock: int, root: Path) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as fault:
+        holder = os.pread(lock, 32, 0).decode(errors="replace").strip()
+        who = f" (process {holder})" if holder else ""
+        raise StartupError(
+            f"the data directory {root} is in use by another server{who}; "
+            "stop it, or choose another with server.data_dir"
+        ) from fault
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+
+
+def read_or_make_secret(path: Path) -> tuple[str, bool]:
+    """Return the secret kept at path, for its owner alone, and whether it was made just now."""
+    with contextlib.suppress(FileNotFoundError):
+        if kept := path.read_text(encoding="ascii").strip():
+            return kept, False
+    secret = secrets.token_urlsafe(32)
+    fresh = path.with_name(path.name + ".new")
+    fresh.unlink(missing_ok=True)
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(secret + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.rename(path)
+    return secret, True

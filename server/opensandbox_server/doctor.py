@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What works on this host, what is missing, and the exact command that fixes it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from opensandbox_server.errors import StartupError
+from opensandbox_server.programs import find_program
+from opensandbox_server.runtimes import make_runtime
+from opensandbox_server.runtimes.base import Finding
+from opensandbox_server.serve import ingress_identity, runtime_home
+from opensandbox_server.settings import Settings
+
+
+async def examine(settings: Settings) -> Sequence[Finding]:
+    """Look at everything the server needs, and at what its runtime needs. Changes nothing."""
+    own = [_program("ingress", settings), _program("execd", settings), _data_dir(settings)]
+    return [*own, *await _runtime(settings)]
+
+
+def report(findings: Sequence[Finding]) -> str:
+    """Write one finding a line, and below those that are not well how to fix them."""
+    lines = []
+    for finding in findings:
+        lines.append(
+            f"{'ok     ' if finding.is_ok else 'missing'}  {finding.name}: {finding.message}"
+        )
+        if finding.fix and not finding.is_ok:
+            lines.append(f"         fix: {finding.fix}")
+    return "\n".join(lines) + "\n"
+
+
+def _program(name: str, settings: Settings) -> Finding:
+    found = find_program(name, settings.server.bin_dir)
+    return Finding(name, found is not None, str(found or "not found"), "make build")
+
+
+def _data_dir(settings: Settings) -> Finding:
+    place = settings.data_dir
+    while not place.exists():
+        place = place.parent
+    message = f"{settings.data_dir} can be written"
+    if os.access(place, os.W_OK):
+        return Finding("data directory", True, message)
+    return Finding(
+        "data directory", False, f"{place} cannot be written", "choose another server.data_dir"
+    )
+
+
+async def _runtime(settings: Settings) -> Sequence[Finding]:
+    name = settings.runtime.type
+    try:
+        identity = ingress_identity(settings)
+        home = runtime_home(settings, identity.gid if identity else None)
+        return await make_runtime(name, home).doctor()
+    except StartupError as fault:
+        return [Finding(f"{name} runtime", False, str(fault))]

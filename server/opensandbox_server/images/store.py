@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The image store: one directory per image, with its files and what it says of itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from opensandbox_server.images.host import host_paths, make_skeleton
+from opensandbox_server.runtimes.base import ImageUnknown
+
+HOST_IMAGE = "host"
+_DESCRIPTION = "image.json"
+_HOST_VERSION = 1
+"""Changes when the skeleton of the host image does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image that is here."""
+
+    name: str
+    rootfs: Path
+    env: Mapping[str, str] = field(default_factory=dict)
+    entrypoint: Sequence[str] = ()
+    cwd: str = "/"
+    uid: int = 0
+    gid: int = 0
+    host_paths: Sequence[str] = ()
+    created: float = 0.0
+    size_bytes: int = 0
+
+
+class ImageStore:
+    """The images below a data directory."""
+
+    def __init__(self, data_dir: Path) -> None:
+        """Take the data directory; nothing is opened yet."""
+        self._directory = data_dir / "images"
+        self._sandboxes = data_dir / "sandboxes"
+        self._known: dict[str, tuple[int, Image]] = {}
+        self._making_host = asyncio.Lock()
+
+    async def resolve(self, name: str) -> Image:
+        """Find an image. Raises ImageUnknown, which names the command that makes it."""
+        known = self._known.get(name)
+        if known and known[0] == self._stamp(name):
+            return known[1]
+        if name == HOST_IMAGE:
+            async with self._making_host:
+                image = await asyncio.to_thread(self._host)
+        else:
+            image = await asyncio.to_thread(self._read, name)
+        self._known[name] = self._stamp(name), image
+        return image
+
+    async def list(self) -> Sequence[Image]:
+        """Return the images by name."""
+        return await asyncio.to_thread(self._list)
+
+    async def remove(self, name: str) -> None:
+        """Remove an image; sandboxes that run from it keep its files. Raises ImageUnknown."""
+        await asyncio.to_thread(self._remove, name)
+
+    def sweep(self) -> None:
+        """Remove the files of former images that no sandbox runs from any more. Blocks."""
+        in_use = self._images_in_use()
+        for aside in self._directory.glob(".old-*"):
+            if _described_name(aside / "image") not in in_use:
+                shutil.rmtree(aside, ignore_errors=True)
+
+    def add(self, name: str, fill: Callable[[Path], Image]) -> Image:
+        """Make an image in a directory of its own; it appears whole or not at all. Blocks."""
+        self._directory.mkdir(mode=0o711, parents=True, exist_ok=True)
+        fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=self._directory))
+        try:
+            fresh.chmod(0o711)
+            image = fill(fresh / "rootfs")
+            description = asdict(image) | {"name": name, "rootfs": "rootfs"}
+            (fresh / _DESCRIPTION).write_text(json.dumps(description))
+            final = self._place(name)
+            self._set_aside(final)
+            fresh.rename(final)
+        except BaseException:
+            shutil.rmtree(fresh, ignore_errors=True)
+            raise
+        self.sweep()
+        return self._read(name)
+
+    def _host(self) -> Image:
+        stamp = f"{_HOST_VERSION}.{int(_newest_stamp())}"
+        marker = self._place(HOST_IMAGE) / "stamp"
+        if not marker.is_file() or marker.read_text() != stamp:
+            self.add(HOST_IMAGE, lambda root: self._fill_host(root, stamp))
+        return self._read(HOST_IMAGE)
+
+    def _fill_host(self, root: Path, stamp: str) -> Image:
+        make_skeleton(root)
+        (root.parent / "stamp").write_text(stamp)
+        return Image(HOST_IMAGE, root, host_paths=host_paths(), cwd="/workspace")
+
+    def _read(self, name: str) -> Image:
+        place = self._place(name)
+        try:
+            described = json.loads((place / _DESCRIPTION).read_text())
+        except (OSError, ValueError):
+            raise unknown(name) from None
+        return Image(**described | {"rootfs": place / described["rootfs"]})
+
+    def _list(self) -> Sequence[Image]:
+        if not self._directory.is_dir():
+            return []
+        found = []
+        for description in sorted(self._directory.glob(f"[!.]*/{_DESCRIPTION}")):
+            described = json.loads(description.read_text())
+            found.append(Image(**described | {"rootfs": description.parent / "rootfs"}))
+        return sorted(found, key=lambda image: image.name)
+
+    def _remove(self, name: str) -> None:
+        place = self._place(name)
+        if not place.is_dir():
+            raise unknown(name)
+        self._set_aside(place)
+        self.sweep()
+
+    def _set_aside(self, place: Path) -> None:
+        """Free the name of an image at once; sweep removes the files when nobody needs them."""
+        if place.is_dir():
+            aside = Path(tempfile.mkdtemp(prefix=".old-", dir=self._directory))
+            aside.chmod(0o711)
+            place.rename(aside / "image")
+
+    def _images_in_use(self) -> set[str]:
+        found = set()
+        for record in self._sandboxes.glob("*/state.json"):
+            with contextlib.suppress(OSError, ValueError, KeyError):
+                described = json.loads(record.read_text())
+                if not described["has_ended"]:
+                    found.add(described["image"])
+        return found
+
+    def _stamp(self, name: str) -> int:
+        """Tell one import of an image from the next, also by another process; 0 when it is gone."""
+        with contextlib.suppress(OSError):
+            return (self._place(name) / _DESCRIPTION).stat().st_mtime_ns
+        return 0
+
+    def _place(self, name: str) -> Path:
+        """Return the directory of an image; names hold slashes and colons, directories do not."""
+        plain = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).lstrip(".")[:80]
+        if plain == name:
+            return self._directory / name
+        return self._directory / f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+
+
+def _described_name(place: Path) -> str | None:
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        return str(json.loads((place / _DESCRIPTION).read_text())["name"])
+    return None
+
+
+def unknown(name: str) -> ImageUnknown:
+    """Say that an image is not here and how to get it."""
+    return ImageUnknown(
+        f"image {name} is not here; get it with: opensandbox-server images pull {name}, or import "
+        f"it from a file with: opensandbox-server images import FILE --name {name}; the image "
+        f"{HOST_IMAGE} needs no download"
+    )
+
+
+def _newest_stamp() -> float:
+    """Return when the parts of the host that the skeleton copies changed last."""
+    copied = [Path("/etc") / name for name in ("ld.so.cache", "ssl/certs", "alternatives")]
+    return max((path.stat().st_mtime for path in copied if path.exists()), default=0.0)

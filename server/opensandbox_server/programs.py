@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the Go programs are."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from pathlib import Path
+
+BIN_VARIABLE = "OPENSANDBOX_BIN_DIR"
+_PACKAGE = Path(__file__).parent
+
+
+def find_program(name: str, bin_dir: Path | None = None) -> Path | None:
+    """Find execd or ingress: where told, in the wheel, in the source tree's build/, on PATH."""
+    told = bin_dir or (Path(os.environ[BIN_VARIABLE]) if os.environ.get(BIN_VARIABLE) else None)
+    places = [told] if told else [_PACKAGE / "bin", _PACKAGE.parent.parent / "build"]
+    for place in places:
+        for program in (place / f"{name}-linux-{own_architecture()}", place / name):
+            if program.is_file() and os.access(program, os.X_OK):
+                return program.resolve()
+    on_path = None if told else shutil.which(f"opensandbox-{name}")
+    return Path(on_path) if on_path else None
+
+
+def own_architecture() -> str:
+    """Return what Go and images call the processor of this machine."""
+    machine = platform.machine()
+    return {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)

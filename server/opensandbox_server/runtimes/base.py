@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a runtime is: a home for instances. Each docstring is a contract that a suite tests."""
+
+from __future__ import annotations
+
+import abc
+import enum
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+
+class RuntimeFault(Exception):
+    """A runtime could not do what it was asked. The message says why and what to do next."""
+
+
+class ImageUnknown(RuntimeFault):
+    """The image is not here and cannot be fetched; the message names the command that makes it."""
+
+
+class StartFailed(RuntimeFault):
+    """The instance could not be started; nothing of it is left."""
+
+
+class InstanceUnknown(RuntimeFault):
+    """There is no instance of that id."""
+
+
+class WrongState(RuntimeFault):
+    """The instance is not in a state that allows the call."""
+
+
+class NotSupported(RuntimeFault):
+    """This runtime, or this host, cannot do it; the message names what is missing."""
+
+
+class RuntimeUnavailable(RuntimeFault):
+    """The runtime cannot work here: a program, a privilege or a kernel feature is missing."""
+
+
+class InstanceState(enum.Enum):
+    """What an instance is seen to be."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    EXITED = "exited"
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """Limits of one sandbox; None is no limit of its own."""
+
+    cpus: float | None = None
+    memory_bytes: int | None = None
+    pids: int | None = None
+    disk_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxSpec:
+    """What is wanted: everything a runtime needs to make one instance."""
+
+    id: str
+    image: str
+    entrypoint: Sequence[str]
+    env: Mapping[str, str] = field(default_factory=dict)
+    resources: Resources = Resources()
+    registry_auth: tuple[str, str] | None = None
+    platform: tuple[str, str] | None = None
+    isolation: str | None = None
+    """The tier asked for (`extensions["runtime"]`): crun, runc, gvisor, …; None is the default."""
+    has_network: bool = True
+    is_readonly: bool = False
+    execd_token: str = ""
+    """Every request to this instance's execd carries it. Fresh for each start and restore."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExecdAddress:
+    """Where execd of an instance answers: exactly one of a unix socket and host:port."""
+
+    socket: Path | None = None
+    tcp: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """What a runtime sees: one sandbox that exists."""
+
+    id: str
+    state: InstanceState
+    execd: ExecdAddress
+    started_at: datetime
+    exit_code: int | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """One instance with what helps to understand it; logs are the entrypoint's output, bounded."""
+
+    instance: Instance
+    logs: str
+    details: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeEvent:
+    """An instance changed without having been told to: it exited, or came back."""
+
+    instance: Instance
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeHome:
+    """What the server gives a runtime when it makes it. Making one opens and connects nothing."""
+
+    data_dir: Path
+    run_dir: Path
+    """Where sockets live: a directory no sandbox sees, and ingress may enter."""
+    execd: Path | None = None
+    """The execd program, when one was found."""
+    ingress_gid: int | None = None
+    """The group ingress runs as; None when it is the same user as the server."""
+    options: Mapping[str, object] = field(default_factory=dict)
+    """The table of the config file named like the runtime, as written there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing `doctor` looked at."""
+
+    name: str
+    is_ok: bool
+    message: str
+    fix: str = ""
+    """The exact command that repairs it, when there is one."""
+
+
+class Runtime(abc.ABC):
+    """A home for instances. Knows no HTTP, no expiry, no tenants and no pools.
+
+    Every verb may be called for different ids at the same time. Calls for one id come one after
+    another. None blocks the event loop. A cancelled call leaves either everything or nothing.
+    """
+
+    name: str
+
+    async def doctor(self) -> Sequence[Finding]:
+        """Look at the host without changing it. Works before prepare and for any user."""
+        return ()
+
+    @abc.abstractmethod
+    async def prepare(self) -> None:
+        """Make the runtime ready, and ahead what is slow. Raises RuntimeUnavailable."""
+
+    @abc.abstractmethod
+    async def close(self) -> None:
+        """Release what prepare made. Instances go on running; a later prepare finds them again."""
+
+    @abc.abstractmethod
+    async def start(self, spec: SandboxSpec) -> Instance:
+        """Make an instance and return when requests to its execd are answered or queued.
+
+        Raises ImageUnknown, StartFailed, NotSupported; then nothing of the instance is left.
+        """
+
+    @abc.abstractmethod
+    async def stop(self, instance_id: str) -> None:
+        """End the instance and everything in it; nothing is left when it returns.
+
+        Repeats safely: an unknown id is no error. Works on paused and exited instances.
+        """
+
+    @abc.abstractmethod
+    async def pause(self, instance_id: str) -> None:
+        """Freeze every process. Repeats safely. Raises InstanceUnknown; WrongState if it exited."""
+
+    @abc.abstractmethod
+    async def resume(self, instance_id: str) -> None:
+        """Undo pause. Repeats safely. Raises InstanceUnknown, WrongState when it exited."""
+
+    async def snapshot(self, instance_id: str, snapshot_id: str) -> None:  # noqa: ARG002
+        """Keep the file system of an instance under snapshot_id. Raises NotSupported."""
+        raise NotSupported(f"the {self.name} runtime has no snapshots yet")
+
+    async def restore(self, spec: SandboxSpec, snapshot_id: str) -> Instance:  # noqa: ARG002
+        """Start spec from a snapshot; as start. Raises NotSupported where it cannot."""
+        raise NotSupported(f"the {self.name} runtime has no snapshots yet")
+
+    @abc.abstractmethod
+    async def instances(self) -> Sequence[Instance]:
+        """Every instance there is, also those a former process of this server started."""
+
+    @abc.abstractmethod
+    async def inspect(self, instance_id: str) -> Inspection:
+        """One instance as it is now, with its logs. Raises InstanceUnknown."""
+
+    @abc.abstractmethod
+    def watch(self) -> AsyncIterator[RuntimeEvent]:
+        """Tell of instances that end by themselves, from the call on, until it is closed."""

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the embedded runtime needs of a host, looked at without changing anything."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from opensandbox_server.runtimes.base import Finding
+from opensandbox_server.runtimes.oci import seccomp
+from opensandbox_server.runtimes.oci.cgroups import CgroupFault, CgroupsV1, find_cgroups
+from opensandbox_server.runtimes.oci.options import OCIOptions
+from opensandbox_server.runtimes.oci.resolver import host_nameserver
+from opensandbox_server.runtimes.oci.runner import SEARCH_PATH, RunnerMissing, find_runner
+
+OLDEST_KERNEL = (5, 19)
+"""The first in which an overlay may lie on layers whose ids are mapped."""
+_NEEDED = {"CHOWN": 0, "NET_ADMIN": 12, "SYS_ADMIN": 21, "SETUID": 7, "SETGID": 6}
+
+
+def examine(execd: Path | None, options: OCIOptions) -> list[Finding]:
+    """Look at everything. Works for any user."""
+    checks: list[Callable[[], Finding]] = [
+        check_privilege,
+        check_kernel,
+        lambda: check_launcher(options.launcher),
+        check_seccomp,
+        check_nft,
+        check_cgroups,
+        check_user_namespaces,
+        check_overlay,
+        check_veth,
+        lambda: check_resolver(options.nameserver),
+        lambda: check_execd(execd),
+    ]
+    return [check() for check in checks]
+
+
+def check_privilege() -> Finding:
+    """Root with the capabilities that namespaces, mounts and links need."""
+    if os.geteuid() != 0:
+        message = "not root: namespaces with id ranges, overlays and links need it"
+        return Finding("privilege", False, message, "sudo opensandbox-server")
+    effective = _effective_capabilities(Path("/proc/self/status").read_text())
+    missing = [name for name, bit in _NEEDED.items() if not effective >> bit & 1]
+    if missing:
+        message = f"root without {', '.join(missing)}: started in a container?"
+        return Finding("privilege", False, message, "start the server outside of a container")
+    return Finding("privilege", True, "root")
+
+
+def check_kernel() -> Finding:
+    """New enough for overlays on mapped layers."""
+    release = platform.release()
+    numbers = tuple(int(part) for part in release.split("-")[0].split(".")[:2] if part.isdigit())
+    wanted = ".".join(str(part) for part in OLDEST_KERNEL)
+    if numbers < OLDEST_KERNEL:
+        return Finding("kernel", False, f"Linux {release}; {wanted} or newer is needed")
+    return Finding("kernel", True, f"Linux {release}")
+
+
+def check_launcher(chosen: str) -> Finding:
+    """An OCI runtime."""
+    try:
+        runner = find_runner(chosen, Path("/"))
+    except RunnerMissing:
+        missing = chosen or "crun"
+        message = f"{missing} is not installed"
+        return Finding("launcher", False, message, f"sudo apt-get install -y {missing}")
+    if runner.name == "crun":
+        return Finding("launcher", True, f"crun at {runner.program}")
+    message = f"runc at {runner.program}; crun starts sandboxes three times as fast"
+    return Finding("launcher", True, message, "sudo apt-get install -y crun")
+
+
+def check_seccomp() -> Finding:
+    """libseccomp, and our profile compiles with it."""
+    try:
+        size = len(seccomp.compile_filter()) // 8
+    except seccomp.SeccompUnavailable as fault:
+        return Finding("seccomp", False, str(fault), "sudo apt-get install -y libseccomp2")
+    return Finding("seccomp", True, f"the filter compiles to {size} instructions")
+
+
+def check_nft() -> Finding:
+    """Nftables."""
+    if shutil.which("nft", path=SEARCH_PATH):
+        return Finding("nftables", True, "nft is installed")
+    return Finding("nftables", False, "nft is missing", "sudo apt-get install -y nftables")
+
+
+def check_cgroups() -> Finding:
+    """A cgroup hierarchy with the controllers limits need."""
+    try:
+        found = find_cgroups("", Path("/proc/self/mountinfo").read_text())
+    except CgroupFault as fault:
+        return Finding("cgroups", False, str(fault), "sudo mount -t cgroup2 none /sys/fs/cgroup")
+    return Finding("cgroups", True, "v1" if isinstance(found, CgroupsV1) else "v2")
+
+
+def check_user_namespaces() -> Finding:
+    """User namespaces are allowed."""
+    most = Path("/proc/sys/user/max_user_namespaces")
+    if not most.exists():
+        return Finding("user namespaces", False, "this kernel was built without them")
+    if most.read_text().strip() == "0":
+        fix = "sudo sysctl -w user.max_user_namespaces=65536"
+        return Finding("user namespaces", False, "they are switched off", fix)
+    return Finding("user namespaces", True, f"up to {most.read_text().strip()}")
+
+
+def check_overlay() -> Finding:
+    """The overlay file system."""
+    if "\toverlay\n" in Path("/proc/filesystems").read_text() or _has_module("overlay"):
+        return Finding("overlay", True, "the kernel has it")
+    return Finding(
+        "overlay", False, "the kernel has no overlay file system", "sudo modprobe overlay"
+    )
+
+
+def check_veth() -> Finding:
+    """Bridges and pairs of virtual interfaces."""
+    missing = [name for name in ("bridge", "veth") if not _has_module(name)]
+    if missing:
+        message = f"the kernel module {missing[0]} is not there"
+        return Finding("links", False, message, f"sudo modprobe {missing[0]}")
+    return Finding("links", True, "bridge and veth are there")
+
+
+def check_resolver(chosen: str) -> Finding:
+    """Somebody to ask for names."""
+    found = chosen or host_nameserver()
+    if found:
+        return Finding("resolver", True, f"sandboxes ask {found} for names")
+    message = "the host has no IPv4 name server: names will not resolve in sandboxes"
+    return Finding("resolver", False, message, 'set nameserver = "…" in [oci]')
+
+
+def check_execd(execd: Path | None) -> Finding:
+    """The program that runs in every sandbox."""
+    if execd is None:
+        return Finding("execd", False, "the execd program was not found", "make build")
+    if not os.access(execd, os.X_OK):
+        return Finding("execd", False, f"{execd} is not executable", f"chmod +x {execd}")
+    return Finding("execd", True, f"{execd}")
+
+
+def _effective_capabilities(status: str) -> int:
+    for line in status.splitlines():
+        if line.startswith("CapEff:"):
+            return int(line.split()[1], 16)
+    return 0
+
+
+def _has_module(name: str) -> bool:
+    """Say whether the kernel has a module, built in, loaded or loadable."""
+    release = platform.release()
+    if Path(f"/sys/module/{name}").exists():
+        return True
+    modules = Path(f"/lib/modules/{release}")
+    if not modules.is_dir():  # a kernel without modules has everything built in
+        return True
+    listed = (modules / "modules.builtin", modules / "modules.dep")
+    return any(f"/{name}.ko" in file.read_text() for file in listed if file.is_file())

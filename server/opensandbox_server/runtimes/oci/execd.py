@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""execd seen from the server: the socket made for it, its token, its first answer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+from opensandbox_server.sockets import listen_unix, short_path
+
+BACKLOG = 4096
+_LARGEST_HEAD = 64 * 1024
+
+
+class NoAnswer(Exception):
+    """execd closed the connection, or said something that is no answer."""
+
+
+@contextlib.contextmanager
+def listening(path: Path, gid: int | None) -> Iterator[int]:
+    """Make the socket execd will answer on; it exists before execd does."""
+    with listen_unix(path, mode=0o660, gid=gid, backlog=BACKLOG) as listener:
+        yield listener.fileno()
+
+
+@contextlib.contextmanager
+def token_pipe(token: str) -> Iterator[int]:
+    """Return a descriptor from which the token can be read once, and by nobody else."""
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    try:
+        os.write(writer, token.encode())
+        os.close(writer)
+        yield reader
+    finally:
+        os.close(reader)
+
+
+async def first_answer(path: Path, token: str) -> None:
+    """Ask once; the request waits in the accept queue until execd runs. Raises NoAnswer."""
+    loop = asyncio.get_running_loop()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.setblocking(False)
+        with short_path(path) as name:
+            await loop.sock_connect(connection, name)
+        head = f"GET /ping HTTP/1.1\r\nHost: execd\r\nX-EXECD-ACCESS-TOKEN: {token}\r\n"
+        try:
+            await loop.sock_sendall(connection, f"{head}Connection: close\r\n\r\n".encode())
+            said = b""
+            while b"\r\n" not in said and len(said) < _LARGEST_HEAD:
+                part = await loop.sock_recv(connection, 4096)
+                if not part:
+                    break
+                said += part
+        except ConnectionError as fault:
+            raise NoAnswer("execd did not start") from fault
+    status = said.split(b"\r\n", 1)[0]
+    if not status.startswith(b"HTTP/1.1 200"):
+        shown = status[:80].decode(errors="replace")
+        raise NoAnswer(f"execd answered: {shown}" if shown else "execd ended at once")

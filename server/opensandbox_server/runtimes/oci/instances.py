@@ -1,0 +1,381 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sandboxes of this host, in the launcher: start, stop, freeze, find again.
+
+Everything here blocks and runs on the launcher's threads. Calls for one sandbox come one after
+another; the server sees to that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from opensandbox_server.runtimes.oci import bundle, logs, rootfs
+from opensandbox_server.runtimes.oci.cgroups import Cgroups, CgroupsV1
+from opensandbox_server.runtimes.oci.orphans import Orphans
+from opensandbox_server.runtimes.oci.records import (
+    Record,
+    boot_id,
+    read_records,
+    remove_tree,
+    start_ticks,
+    write_record,
+)
+from opensandbox_server.runtimes.oci.runner import Runner
+from opensandbox_server.runtimes.oci.slots import Slot, Slots
+from opensandbox_server.runtimes.oci.stage import Stage
+
+KILL_SECONDS = 10.0
+"""How long the kernel may take to end everything in a killed sandbox."""
+
+
+class Unknown(Exception):
+    """There is no sandbox of that id."""
+
+
+class Ended(Exception):
+    """The sandbox has ended; what was asked needs a running one."""
+
+
+@dataclass(slots=True)
+class Member:
+    """One sandbox and, while it runs, a descriptor of its first process."""
+
+    record: Record
+    directory: Path
+    pidfd: int = -1
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    """Held while it is ended: it may end by itself in the moment it is stopped."""
+
+    def forget_process(self) -> None:
+        """Close the descriptor."""
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
+            self.pidfd = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What a start needs, made once."""
+
+    stage: Stage
+    runner: Runner
+    cgroups: Cgroups
+    logs: logs.Logs
+    nameserver: str
+    """The address sandboxes ask for names."""
+    seccomp_profile: dict[str, Any] | None
+    seccomp_filter: bytes | None
+
+
+class Instances:
+    """All sandboxes, by id."""
+
+    def __init__(self, directory: Path, tools: Tools, watch: Callable[[int, str], None]) -> None:
+        """Take the directory of all; watch gets a pidfd and the id of each that runs."""
+        self._directory = directory
+        self._tools = tools
+        self._watch = watch
+        self._members: dict[str, Member] = {}
+        self._slots: Slots | None = None
+        self._orphans = Orphans(self._is_member)
+
+    def find(self) -> list[int]:
+        """Find what a former launcher started; return the slots that are in use."""
+        for directory, record in read_records(self._directory):
+            if record is None or not record.pid:
+                self._discard(directory, record)
+                continue
+            member = self._members[record.id] = Member(record, directory)
+            if record.is_alive():
+                self._adopt(member)
+            elif not record.has_ended:
+                self._note_missed_end(member)
+        return [m.record.slot for m in self._members.values() if not m.record.has_ended]
+
+    def use(self, slots: Slots) -> None:
+        """Take the slots, which are made after the running sandboxes were found."""
+        self._slots = slots
+
+    def start(
+        self, launch: bundle.Launch, socket: str, listener: int, token: int
+    ) -> dict[str, Any]:
+        """Start a sandbox; when it fails nothing of it is left."""
+        slots = self._need_slots()
+        slot = slots.take()
+        directory = self._directory / launch.id
+        record = Record(
+            id=launch.id,
+            image=launch.image,
+            slot=slot.index,
+            socket=socket,
+            runner=self._tools.runner.name,
+            created=time.time(),
+            cgroup=launch.id,
+        )
+        try:
+            with self._orphans.spared(), contextlib.ExitStack() as undo:
+                undo.callback(slots.give_back, slot.index)
+                undo.callback(remove_tree, slot.directory)
+                self._make(launch, record, slot, directory, listener, token, undo)
+                undo.pop_all()
+        finally:
+            slot.release_namespaces()
+            self._tools.stage.clear(launch.id)
+            self._orphans.reap()
+        return self.describe(self._members[launch.id])
+
+    def stop(self, name: str) -> None:
+        """End a sandbox and remove everything of it; an unknown one is no error."""
+        member = self._members.get(name)
+        if member is None:
+            return
+        with member.lock:
+            if not member.record.has_ended:
+                self._kill(member)
+                member.record.has_ended = True
+                member.forget_process()
+                self._give_back(member)
+            self._tools.logs.forget(name)
+            remove_tree(member.directory)
+            self._members.pop(name, None)
+
+    def pause(self, name: str) -> None:
+        """Freeze."""
+        self._tools.cgroups.freeze(self._running(name).record.cgroup)
+
+    def resume(self, name: str) -> None:
+        """Thaw."""
+        self._tools.cgroups.thaw(self._running(name).record.cgroup)
+
+    def all(self) -> list[dict[str, Any]]:
+        """Describe every sandbox."""
+        return [self.describe(member) for member in list(self._members.values())]
+
+    def inspect(self, name: str, log_bytes: int) -> dict[str, Any]:
+        """Describe one, with the end of its log."""
+        member = self._known(name)
+        record = member.record
+        kept = logs.read_log(member.directory, log_bytes)
+        details = {"image": record.image, "launcher": record.runner}
+        return self.describe(member) | {
+            "logs": kept.decode(errors="replace"),
+            "details": details,
+        }
+
+    def describe(self, member: Member) -> dict[str, Any]:
+        """Return what the server is told of one."""
+        record = member.record
+        is_paused = not record.has_ended and self._tools.cgroups.is_frozen(record.cgroup)
+        return {
+            "id": record.id,
+            "state": "exited" if record.has_ended else "paused" if is_paused else "running",
+            "socket": record.socket,
+            "created": record.created,
+            "exit_code": record.exit_code,
+            "reason": record.reason,
+        }
+
+    def ended(self, name: str) -> dict[str, Any] | None:
+        """Note that the first process of a sandbox is gone; None when it was stopped."""
+        member = self._members.get(name)
+        if member is None:
+            return None
+        with member.lock:
+            if member.record.has_ended:
+                return None
+            code = _exit_code(member.pidfd)
+            kills = self._tools.cgroups.memory_kills(member.record.cgroup)
+            out_of_memory = kills and code in (None, 137)
+            reason = "it ran out of memory" if out_of_memory else "it ended by itself"
+            self._note_end(member, code, reason)
+            member.forget_process()
+            self._give_back(member)
+            self._tools.logs.forget(name)
+            return self.describe(member)
+
+    @property
+    def is_empty(self) -> bool:
+        """True when no sandbox runs."""
+        return all(member.record.has_ended for member in self._members.values())
+
+    def _make(
+        self,
+        launch: bundle.Launch,
+        record: Record,
+        slot: Slot,
+        directory: Path,
+        listener: int,
+        token: int,
+        undo: contextlib.ExitStack,
+    ) -> None:
+        tools = self._tools
+        slot.directory.rename(directory)
+        undo.callback(remove_tree, directory)
+        # Opened on the stage: the sandbox sees the path in /proc/1/fd.
+        output = logs.open_pipe(tools.stage.sandboxes / launch.id)
+        undo_output = undo.enter_context(contextlib.ExitStack())
+        undo_output.callback(os.close, output)
+        tools.logs.follow(launch.id, directory)
+        undo.callback(tools.logs.forget, launch.id)
+        undo.callback(tools.cgroups.remove, record.cgroup)
+        undo.callback(tools.cgroups.kill, record.cgroup)
+        tools.cgroups.make(record.cgroup, launch.limits)
+        room = self._furnish(launch, slot, directory)
+        with Path(os.devnull).open() as nothing:
+            files = {0: nothing.fileno(), 1: output, 2: output, 3: listener, 4: token}
+            record.pid = self._run_in_cgroup(launch, record, room, files)
+        member = Member(record, directory, os.pidfd_open(record.pid))
+        record.start_ticks, record.boot = start_ticks(record.pid), boot_id()
+        write_record(directory, record)
+        undo_output.close()
+        self._members[launch.id] = member
+        self._watch(os.dup(member.pidfd), launch.id)
+
+    def _furnish(self, launch: bundle.Launch, slot: Slot, directory: Path) -> Path:
+        tools = self._tools
+        room = tools.stage.room(launch.id)
+        address = slot.address if launch.has_network else None
+        nameserver = tools.nameserver if launch.has_network else None
+        if not launch.has_network:
+            self._need_slots().unplug(slot)
+        rootfs.write_etc(directory, launch.hostname, address, nameserver)
+        root = rootfs.mount_rootfs(
+            launch.rootfs, str(tools.stage.sandboxes / launch.id), room, slot.userns
+        )
+        around = bundle.Surroundings(
+            rootfs=str(root),
+            execd=str(tools.stage.execd),
+            userns=f"/proc/{os.getpid()}/fd/{slot.userns}",
+            netns=f"/proc/{os.getpid()}/fd/{slot.netns}",
+            first_id=slot.first_id,
+            shared={path: str(tools.stage.share(path)) for path in launch.host_paths},
+            seccomp=tools.seccomp_profile,
+            filter=tools.seccomp_filter,
+            cgroup=f"/{tools.cgroups.path(launch.id)}" if self._runner_makes_cgroup else None,
+        )
+        (room / "config.json").write_text(json.dumps(bundle.config(launch, around)))
+        return room
+
+    @property
+    def _runner_makes_cgroup(self) -> bool:
+        is_v1 = isinstance(self._tools.cgroups, CgroupsV1)
+        return self._tools.runner.needs_own_cgroup(is_v1=is_v1)
+
+    def _run_in_cgroup(
+        self, launch: bundle.Launch, record: Record, room: Path, files: dict[int, int]
+    ) -> int:
+        """Spawn from a thread of its own, which enters the cgroup first and ends there."""
+        makes_cgroup = self._runner_makes_cgroup
+        results: list[int] = []
+        faults: list[Exception] = []
+
+        def run() -> None:
+            try:
+                if not makes_cgroup:
+                    self._tools.cgroups.enter(record.cgroup)
+                results.append(
+                    self._tools.runner.run(launch.id, room, files, makes_cgroup=makes_cgroup)
+                )
+            except Exception as fault:  # noqa: BLE001  # raised again by the caller
+                faults.append(fault)
+
+        thread = threading.Thread(target=run, name=f"run {launch.id}")
+        thread.start()
+        thread.join()
+        if faults:
+            raise faults[0]
+        return results[0]
+
+    def _adopt(self, member: Member) -> None:
+        try:
+            member.pidfd = os.pidfd_open(member.record.pid)
+        except ProcessLookupError:
+            self._note_missed_end(member)
+            return
+        if not member.record.is_alive():  # its number went to another process
+            member.forget_process()
+            self._note_missed_end(member)
+            return
+        self._tools.logs.follow(member.record.id, member.directory)
+        self._watch(os.dup(member.pidfd), member.record.id)
+
+    def _discard(self, directory: Path, record: Record | None) -> None:
+        """Remove a sandbox whose start was cut off."""
+        name = record.cgroup if record else directory.name
+        self._tools.cgroups.kill(name)
+        self._tools.cgroups.remove(name)
+        if record:
+            Path(record.socket).unlink(missing_ok=True)
+        remove_tree(directory)
+
+    def _kill(self, member: Member) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(member.pidfd, signal.SIGKILL)
+        cgroup = member.record.cgroup
+        if self._tools.cgroups.is_frozen(cgroup):
+            self._tools.cgroups.thaw(cgroup)
+        poll = select.poll()
+        poll.register(member.pidfd, select.POLLIN)
+        if not poll.poll(KILL_SECONDS * 1000):
+            raise TimeoutError(f"{member.record.id} does not end; a process is stuck in the kernel")
+        _exit_code(member.pidfd)
+
+    def _give_back(self, member: Member) -> None:
+        self._remove_remains(member.record)
+        self._need_slots().give_back(member.record.slot)
+        self._orphans.reap()
+
+    def _note_missed_end(self, member: Member) -> None:
+        self._remove_remains(member.record)
+        self._note_end(member, None, "it ended while no server was looking")
+
+    def _remove_remains(self, record: Record) -> None:
+        self._tools.cgroups.kill(record.cgroup)
+        self._tools.cgroups.remove(record.cgroup)
+        Path(record.socket).unlink(missing_ok=True)
+
+    def _note_end(self, member: Member, code: int | None, reason: str) -> None:
+        member.record.has_ended = True
+        member.record.exit_code, member.record.reason = code, reason
+        write_record(member.directory, member.record)
+
+    def _is_member(self, pid: int) -> bool:
+        return any(member.record.pid == pid for member in list(self._members.values()))
+
+    def _known(self, name: str) -> Member:
+        try:
+            return self._members[name]
+        except KeyError:
+            raise Unknown(f"there is no sandbox {name}") from None
+
+    def _running(self, name: str) -> Member:
+        member = self._known(name)
+        if member.record.has_ended:
+            raise Ended(f"sandbox {name} has ended: {member.record.reason}")
+        return member
+
+    def _need_slots(self) -> Slots:
+        if self._slots is None:
+            raise RuntimeError("find() and use() come first")
+        return self._slots
+
+
+def _exit_code(pidfd: int) -> int | None:
+    """Reap the process when it is ours; as shells count, 128 + signal."""
+    try:
+        result = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
+    except ChildProcessError:
+        return None
+    if result is None:
+        return None
+    return result.si_status if result.si_code == os.CLD_EXITED else 128 + result.si_status

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The helper process of the embedded runtime: `python -m opensandbox_server.runtimes.oci.launcher`.
+
+It lives as long as the server and speaks with it over one inherited socket (`wire.py`). It does
+what blocks: namespaces, mounts, cgroups, starting the OCI runtime, reading logs. Sandboxes outlive
+it; the next one finds them again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import resource
+import selectors
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from ipaddress import IPv4Network
+from pathlib import Path
+from typing import Any
+
+from opensandbox_server.runtimes.oci import seccomp, syscalls, wire
+from opensandbox_server.runtimes.oci.bundle import Launch
+from opensandbox_server.runtimes.oci.cgroups import Cgroups, find_cgroups
+from opensandbox_server.runtimes.oci.instances import Ended, Instances, Tools, Unknown
+from opensandbox_server.runtimes.oci.logs import Logs
+from opensandbox_server.runtimes.oci.nest import Nest
+from opensandbox_server.runtimes.oci.runner import find_runner
+from opensandbox_server.runtimes.oci.stage import Stage
+
+OPEN_FILES, MOST_OPEN_FILES = 65536, 1048576
+"""Files one process of a sandbox may have open, and how far it may raise that."""
+
+_KINDS = {Unknown: "unknown", Ended: "ended"}
+
+
+class Launcher:
+    """Answers the server's requests until its end of the socket is closed."""
+
+    def __init__(self, channel: socket.socket, setup: wire.Setup) -> None:
+        """Take the socket and what the server said first."""
+        self._channel = channel
+        self._setup = setup
+        self._sending = threading.Lock()
+        self._selector = selectors.EpollSelector()
+        self._undo = contextlib.ExitStack()
+        self._starts = ThreadPoolExecutor(setup.concurrent_starts, "start")
+        self._others = ThreadPoolExecutor(4, "other")
+
+    def open(self) -> None:
+        """Make everything ready; only then threads are started."""
+        setup = self._setup
+        syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
+        _allow_open_files()
+        sandboxes = Path(setup.data_dir) / "sandboxes"
+        self._wait_for_former_launcher()
+        stage = Stage()
+        runner = find_runner(setup.launcher, stage.runtime_state)
+        cgroups = find_cgroups(setup.cgroup, Path("/proc/self/mountinfo").read_text())
+        program = None
+        if runner.takes_compiled_seccomp:
+            program = seccomp.compiled(Path(setup.data_dir) / "cache")
+        nest = Nest()
+        self._undo.callback(nest.close)
+        stage.open(Path(setup.execd), sandboxes)
+        network = self._open_network()
+        logs = Logs()
+        self._undo.callback(logs.close)
+        tools = Tools(
+            stage=stage,
+            runner=runner,
+            cgroups=cgroups,
+            logs=logs,
+            nameserver=str(network.block.gateway),
+            seccomp_profile=None if program else seccomp.profile(),
+            seccomp_filter=program,
+        )
+        self.instances = Instances(sandboxes, tools, self._watch)
+        from opensandbox_server.runtimes.oci.slots import Slots
+
+        slots = Slots(nest, network, sandboxes, setup.slots_ahead, self.instances.find())
+        self.instances.use(slots)
+        self._undo.callback(self._close_network, network, cgroups)
+        slots.open()
+        self._undo.callback(slots.close)
+
+    def serve(self) -> None:
+        """Answer until the server is gone."""
+        self._selector.register(self._channel, selectors.EVENT_READ)
+        while True:
+            for key, _ in self._selector.select():
+                if key.data is not None:
+                    self._selector.unregister(key.fd)
+                    self._others.submit(self._tell_end, key.fd, key.data)
+                    continue
+                try:
+                    request, descriptors = wire.receive(self._channel)
+                except EOFError:
+                    return
+                self._dispatch(request, descriptors)
+
+    def close(self) -> None:
+        """Finish what runs, then release what was made; sandboxes go on."""
+        self._starts.shutdown()
+        self._others.shutdown()
+        self._undo.close()
+
+    def _wait_for_former_launcher(self) -> None:
+        """Let the launcher of a killed server finish: it removes what it made ahead."""
+        lock = os.open(Path(self._setup.data_dir) / "launcher.lock", os.O_CREAT | os.O_RDWR, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        self._undo.callback(os.close, lock)
+
+    def _open_network(self) -> Any:
+        # Imported after the nest was forked: its children need none of it.
+        from opensandbox_server.runtimes.oci.network import Network, claim_block
+
+        setup = self._setup
+        block = claim_block(
+            Path(setup.data_dir) / "network.json", setup.data_dir, IPv4Network(setup.subnet)
+        )
+        network = Network(block, setup.nameserver, setup.allow)
+        network.open()
+        return network
+
+    def _close_network(self, network: Any, cgroups: Cgroups) -> None:
+        if self.instances.is_empty:
+            network.close()
+            cgroups.close()
+
+    def _watch(self, pidfd: int, name: str) -> None:
+        self._selector.register(pidfd, selectors.EVENT_READ, name)
+
+    def _tell_end(self, pidfd: int, name: str) -> None:
+        if (ended := self.instances.ended(name)) is not None:
+            self._send({"event": ended})
+        os.close(pidfd)
+
+    def _dispatch(self, request: dict[str, Any], descriptors: list[int]) -> None:
+        verb = request["verb"]
+        pool = self._starts if verb == "start" else self._others
+        pool.submit(self._answer, request["seq"], self._work(verb, request, descriptors))
+
+    def _work(
+        self, verb: str, request: dict[str, Any], descriptors: list[int]
+    ) -> Callable[[], Any]:
+        instances, name = self.instances, request.get("id", "")
+        if verb == "start":
+            return lambda: self._start(request, descriptors)
+        verbs: dict[str, Callable[[], Any]] = {
+            "stop": lambda: instances.stop(name),
+            "pause": lambda: instances.pause(name),
+            "resume": lambda: instances.resume(name),
+            "all": instances.all,
+            "inspect": lambda: instances.inspect(name, request["log_bytes"]),
+        }
+        return verbs[verb]
+
+    def _start(self, request: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
+        listener, token = descriptors
+        try:
+            launch = Launch(**request["launch"])
+            return self.instances.start(launch, request["socket"], listener, token)
+        finally:
+            os.close(listener)
+            os.close(token)
+
+    def _answer(self, seq: int, work: Callable[[], Any]) -> None:
+        try:
+            answer = {"seq": seq, "result": work()}
+        except Exception as fault:  # noqa: BLE001  # the server is told
+            kind = _KINDS.get(type(fault), "failed")
+            answer = {"seq": seq, "error": str(fault) or type(fault).__name__, "kind": kind}
+        self._send(answer)
+
+    def _send(self, message: dict[str, Any]) -> None:
+        with self._sending, contextlib.suppress(BrokenPipeError):
+            wire.send(self._channel, message)
+
+
+def _allow_open_files() -> None:
+    """Set the limit sandboxes inherit; in their user namespace nobody may raise it."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, MOST_OPEN_FILES))
+    except ValueError:  # not even root may, where CAP_SYS_RESOURCE was taken from it
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(OPEN_FILES, hard), hard))
+
+
+def main() -> None:
+    """Serve on descriptor 3 until it is closed."""
+    for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ignored, signal.SIG_IGN)  # the server ends us by closing the socket
+    channel = socket.socket(fileno=3)
+    os.set_inheritable(3, False)
+    setup, _ = wire.receive(channel)
+    launcher = Launcher(channel, wire.Setup(**setup))
+    try:
+        launcher.open()
+    except Exception as fault:  # noqa: BLE001  # the server is told
+        wire.send(channel, {"error": str(fault) or type(fault).__name__})
+        launcher.close()
+        sys.exit(1)
+    wire.send(channel, {"ready": True})
+    try:
+        launcher.serve()
+    finally:
+        launcher.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The output of entrypoints: read from pipes as it comes, the last of it kept.
+
+Each sandbox writes into a named pipe that it holds open for reading too, so the end of a launcher
+never ends a sandbox: its pipe fills up, and the next launcher reads on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import selectors
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+PIPE_BYTES = 1024 * 1024
+KEPT_BYTES = 512 * 1024
+"""At least this much of the end of the output is kept, at most twice of it."""
+BYTES_PER_SECOND = 4 * 1024 * 1024
+"""What one sandbox may write into its log; the rest is read and dropped, so nobody waits."""
+
+
+def make_pipe(directory: Path, owner: int) -> None:
+    """Make the pipe of a sandbox, and the file it is read into."""
+    os.mkfifo(directory / "output", 0o600)
+    os.chown(directory / "output", owner, owner)  # programs open /dev/stdout again
+    (directory / "log").touch(mode=0o600)
+
+
+def open_pipe(directory: Path) -> int:
+    """Open the pipe for the sandbox, which reads it too: see above."""
+    descriptor = os.open(directory / "output", os.O_RDWR | os.O_CLOEXEC)
+    with contextlib.suppress(OSError):  # more than an operator lets one user have
+        fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    return descriptor
+
+
+def read_log(directory: Path, limit: int) -> bytes:
+    """Return the last limit bytes of what is kept."""
+    kept = b""
+    for name in ("log.1", "log"):
+        with contextlib.suppress(FileNotFoundError):
+            kept += (directory / name).read_bytes()
+    return kept[-limit:]
+
+
+@dataclass(slots=True)
+class _Source:
+    directory: Path
+    pipe: int
+    file: int
+    size: int
+    second: float = 0.0
+    budget: int = BYTES_PER_SECOND
+
+
+class Logs:
+    """One thread that reads all pipes."""
+
+    def __init__(self) -> None:
+        """Start with no pipes."""
+        self._selector = selectors.EpollSelector()
+        self._sources: dict[str, _Source] = {}
+        self._lock = threading.Lock()
+        self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._selector.register(self._wake_read, selectors.EVENT_READ)
+        self._thread = threading.Thread(target=self._read_all, name="logs", daemon=True)
+        self._thread.start()
+
+    def follow(self, name: str, directory: Path) -> None:
+        """Read the pipe of a sandbox from now on."""
+        pipe = os.open(directory / "output", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        file = os.open(
+            directory / "log", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600
+        )
+        source = _Source(directory, pipe, file, os.fstat(file).st_size)
+        with self._lock:
+            self._sources[name] = source
+            self._selector.register(pipe, selectors.EVENT_READ, source)
+
+    def forget(self, name: str) -> None:
+        """Read what is left in the pipe and close it; repeats safely."""
+        with self._lock:
+            source = self._sources.pop(name, None)
+            if source is None:
+                return
+            with contextlib.suppress(KeyError):
+                self._selector.unregister(source.pipe)
+            self._drain(source)
+            os.close(source.pipe)
+            os.close(source.file)
+
+    def close(self) -> None:
+        """Stop reading."""
+        os.write(self._wake_write, b"x")
+        self._thread.join()
+        for name in list(self._sources):
+            self.forget(name)
+        self._selector.close()
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+
+    def _read_all(self) -> None:
+        while True:
+            for key, _ in self._selector.select():
+                source: _Source | None = key.data
+                if source is None:
+                    return
+                with self._lock:
+                    if self._sources.get(source.directory.name) is source:
+                        self._drain(source)
+
+    def _drain(self, source: _Source) -> None:
+        try:
+            data = os.read(source.pipe, PIPE_BYTES)
+        except BlockingIOError:
+            return
+        if not data:  # every writer is gone; the sandbox has ended
+            with contextlib.suppress(KeyError):
+                self._selector.unregister(source.pipe)
+            return
+        self._keep(source, data)
+
+    def _keep(self, source: _Source, data: bytes) -> None:
+        now = time.monotonic()
+        if now - source.second >= 1:
+            source.second, source.budget = now, BYTES_PER_SECOND
+        if source.budget <= 0:
+            return
+        source.budget -= len(data)
+        data = data[-KEPT_BYTES:]
+        with contextlib.suppress(OSError):  # a full disk must not stop the sandbox
+            os.write(source.file, data)
+            source.size += len(data)
+            if source.size > KEPT_BYTES:
+                self._rotate(source)
+
+    def _rotate(self, source: _Source) -> None:
+        path = source.directory / "log"
+        path.replace(source.directory / "log.1")
+        os.close(source.file)
+        source.file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        source.size = 0

@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bridge of this server, the links of its sandboxes, and what may pass between them."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+
+from pyroute2 import IPRoute  # type: ignore[import-untyped]
+from pyroute2.netlink.exceptions import NetlinkError  # type: ignore[import-untyped]
+
+from opensandbox_server.runtimes.oci import rules, syscalls
+from opensandbox_server.runtimes.oci.interfaces import (
+    add_default_route,
+    raise_interface,
+    set_address,
+)
+from opensandbox_server.runtimes.oci.nest import IDS_PER_RANGE
+from opensandbox_server.runtimes.oci.resolver import host_nameserver
+
+BLOCKS = 20
+"""Servers on one host; each takes one bridge, one part of the subnet and one part of the ids."""
+SLOTS_PER_BLOCK = 2048
+_FIRST_RANGE = 16384
+"""Ranges of 65536 ids below it are left to people, subuid files and other programs."""
+
+
+class NetworkFault(Exception):
+    """The network of sandboxes cannot be made; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One server's share of the host: a bridge, addresses and id ranges. Pure arithmetic."""
+
+    number: int
+    everything: IPv4Network
+
+    @property
+    def bridge(self) -> str:
+        """The name of the bridge."""
+        return f"osb{self.number}"
+
+    @property
+    def subnet(self) -> IPv4Network:
+        """The addresses of this server's sandboxes."""
+        first = int(self.everything.network_address) + self.number * SLOTS_PER_BLOCK
+        return IPv4Network((first, 32 - SLOTS_PER_BLOCK.bit_length() + 1))
+
+    @property
+    def gateway(self) -> IPv4Address:
+        """The address of the bridge."""
+        return self.subnet[1]
+
+    @property
+    def indexes(self) -> range:
+        """The slots there can be; slot n has the n-th address."""
+        return range(2, SLOTS_PER_BLOCK - 1)
+
+    def address(self, index: int) -> IPv4Address:
+        """The address of a slot."""
+        return self.subnet[index]
+
+    def first_id(self, index: int) -> int:
+        """The user id on the host that is root in a slot."""
+        return (_FIRST_RANGE + self.number * SLOTS_PER_BLOCK + index) * IDS_PER_RANGE
+
+    def link(self, index: int) -> str:
+        """The host's end of a slot's link."""
+        return f"{self.bridge}v{index}"
+
+
+class Network:
+    """Netlink and nft for one block. Usable from any thread."""
+
+    def __init__(self, block: Block, nameserver: str, allow: Sequence[str]) -> None:
+        """Take what claim_block found."""
+        self.block = block
+        self._nameserver = nameserver or host_nameserver()
+        self._allow = tuple(allow)
+        self._own = threading.local()
+        self._bridge_index = 0
+
+    def open(self) -> None:
+        """Raise the bridge, write the rules, let packets be forwarded."""
+        netlink = self._netlink()
+        self._bridge_index = _link_index(netlink, self.block.bridge)
+        with _ignoring(errno.EEXIST):
+            netlink.addr(
+                "add",
+                index=self._bridge_index,
+                address=str(self.block.gateway),
+                prefixlen=self.block.subnet.prefixlen,
+            )
+        netlink.link("set", index=self._bridge_index, state="up")
+        self._write_rules()
+        _set_sysctl("net/ipv4/ip_forward", "1")
+        self.pass_firewalls()
+
+    def connect(self, index: int, netns: int) -> None:
+        """Give the network namespace of a slot an interface with an address and a way out."""
+        block, netlink = self.block, self._netlink()
+        name = block.link(index)
+        self.disconnect(index)  # the kernel may still be removing that of a killed launcher
+        netlink.link("add", ifname=name, kind="veth", peer={"ifname": "eth0", "net_ns_fd": netns})
+        host_end = socket.if_nametoindex(name)
+        netlink.link("set", index=host_end, master=self._bridge_index, state="up")
+        netlink.brport("set", index=host_end, isolated=1)
+        with _inside(netns):
+            set_address("eth0", block.address(index), block.subnet)
+            raise_interface("eth0")
+            add_default_route(block.gateway)
+
+    def disconnect(self, index: int) -> None:
+        """Remove a slot's link; repeats safely."""
+        with contextlib.suppress(OSError):
+            link = socket.if_nametoindex(self.block.link(index))
+            with _ignoring(errno.ENODEV):
+                self._netlink().link("del", index=link)
+
+    def pass_firewalls(self) -> None:
+        """Get our packets through a FORWARD chain that drops by default, as Docker makes it."""
+        for chain in ("DOCKER-USER", "FORWARD"):
+            found = _nft(f"list chain ip filter {chain}\n", is_allowed_to_fail=True)
+            wanted = "policy drop" in found or chain == "DOCKER-USER"
+            if found and wanted and f'comment "{self.block.bridge}"' not in found:
+                _nft(rules.admission(chain, self.block.bridge))
+
+    def close(self) -> None:
+        """Take everything away, when no sandbox needs it any more."""
+        _nft(rules.removal(self.block.bridge))
+        self._leave_firewalls()
+        netlink = self._netlink()
+        for link in netlink.link_lookup(ifname=self.block.bridge):
+            netlink.link("del", index=link)
+
+    def _write_rules(self) -> None:
+        block = self.block
+        if self._nameserver and IPv4Address(self._nameserver).is_loopback:
+            _set_sysctl(f"net/ipv4/conf/{block.bridge}/route_localnet", "1")
+        _nft(
+            rules.ruleset(
+                block.bridge, block.subnet, str(block.gateway), self._nameserver, self._allow
+            )
+        )
+
+    def _leave_firewalls(self) -> None:
+        for chain in ("DOCKER-USER", "FORWARD"):
+            found = _nft(
+                f"list chain ip filter {chain}\n", is_allowed_to_fail=True, with_handles=True
+            )
+            for line in found.splitlines():
+                if f'comment "{self.block.bridge}"' in line:
+                    handle = line.rpartition("handle ")[2].strip()
+                    _nft(f"delete rule ip filter {chain} handle {handle}\n")
+
+    def _netlink(self) -> IPRoute:
+        if not hasattr(self._own, "netlink"):
+            self._own.netlink = IPRoute()
+        netlink: IPRoute = self._own.netlink
+        return netlink
+
+
+def claim_block(record: Path, owner: str, subnet: IPv4Network) -> Block:
+    """Take the block this server had before, or one nobody has. The bridge is the claim."""
+    with IPRoute() as netlink:
+        for number in _candidates(record):
+            block = Block(number, subnet)
+            if _claim(netlink, block, owner):
+                fresh = record.with_suffix(".new")
+                fresh.write_text(json.dumps({"block": number}))
+                fresh.replace(record)
+                return block
+    raise NetworkFault(
+        f"all {BLOCKS} parts of {subnet} are in use by other servers or networks here; "
+        "choose another range with oci.subnet"
+    )
+
+
+def _candidates(record: Path) -> list[int]:
+    numbers = list(range(BLOCKS))
+    with contextlib.suppress(FileNotFoundError, ValueError, KeyError):
+        former = int(json.loads(record.read_text())["block"])
+        numbers.remove(former)
+        numbers.insert(0, former)
+    return numbers
+
+
+def _claim(netlink: IPRoute, block: Block, owner: str) -> bool:
+    try:
+        netlink.link("add", ifname=block.bridge, kind="bridge")
+    except NetlinkError as error:
+        if error.code != errno.EEXIST:
+            raise NetworkFault(f"cannot make a bridge: {error}") from error
+        former = _alias(netlink, block.bridge)
+        if former != owner and not _is_abandoned(netlink, block.bridge, former):
+            return False
+    else:
+        if _is_used(netlink, block.subnet):
+            netlink.link("del", index=_link_index(netlink, block.bridge))
+            return False
+    netlink.link("set", index=_link_index(netlink, block.bridge), ifalias=owner)
+    return True
+
+
+def _is_abandoned(netlink: IPRoute, bridge: str, owner: str | None) -> bool:
+    """Say whether a bridge outlived its data directory; that of a running server has links."""
+    if not owner or not owner.startswith("/") or Path(owner).exists():
+        return False
+    return not list(netlink.get_links(master=_link_index(netlink, bridge)))
+
+
+def _alias(netlink: IPRoute, name: str) -> str | None:
+    for link in netlink.get_links(ifname=name):
+        alias: str | None = link.get_attr("IFLA_IFALIAS")
+        return alias
+    return None
+
+
+def _is_used(netlink: IPRoute, subnet: IPv4Network) -> bool:
+    for route in netlink.get_routes(family=2):
+        destination = route.get_attr("RTA_DST")
+        if destination and subnet.overlaps(IPv4Network((destination, route["dst_len"]))):
+            return True
+    return False
+
+
+def _link_index(netlink: IPRoute, name: str) -> int:
+    found = netlink.link_lookup(ifname=name)
+    if not found:
+        raise NetworkFault(f"the interface {name} is gone; restart the server")
+    return int(found[0])
+
+
+def _set_sysctl(name: str, value: str) -> None:
+    file = Path("/proc/sys") / name
+    if file.read_text().strip() != value:
+        file.write_text(value)
+
+
+def _nft(text: str, *, is_allowed_to_fail: bool = False, with_handles: bool = False) -> str:
+    command = ["nft", "-a", "-f", "-"] if with_handles else ["nft", "-f", "-"]
+    environment = {"PATH": "/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"}
+    try:
+        done = subprocess.run(
+            command, input=text, capture_output=True, text=True, env=environment, check=False
+        )
+    except FileNotFoundError as error:
+        raise NetworkFault("nft is missing; apt-get install nftables") from error
+    if done.returncode and not is_allowed_to_fail:
+        raise NetworkFault(f"nft refused the rules: {done.stderr.strip()}")
+    return "" if done.returncode else done.stdout
+
+
+@contextlib.contextmanager
+def _inside(netns: int) -> Iterator[None]:
+    own = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        syscalls.setns(netns, syscalls.CLONE_NEWNET)
+        try:
+            yield
+        finally:
+            syscalls.setns(own, syscalls.CLONE_NEWNET)
+    finally:
+        os.close(own)
+
+
+@contextlib.contextmanager
+def _ignoring(number: int) -> Iterator[None]:
+    try:
+        yield
+    except NetlinkError as error:
+        if error.code != number:
+            raise

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The root of one sandbox: a read-only image whose ids are mapped, and a private upper."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from opensandbox_server.runtimes.oci import syscalls
+
+_LOWER = syscalls.MOUNT_ATTR_IDMAP | syscalls.MOUNT_ATTR_RDONLY | syscalls.MOUNT_ATTR_NODEV
+
+
+_ETC_FILES = ("hostname", "hosts", "resolv.conf")
+
+
+def make_directory(directory: Path, first_id: int) -> None:
+    """Make the directory of a sandbox: what an overlay writes to, owned by the sandbox's root.
+
+    It is made ahead, with the files write_etc fills: on a busy disk a new file takes its time.
+    """
+    directory.mkdir(mode=0o711)
+    upper, work = directory / "upper", directory / "work"
+    for made in (upper, work, upper / "etc"):
+        made.mkdir(mode=0o755)
+        os.chown(made, first_id, first_id)
+    for name in _ETC_FILES:
+        file = upper / "etc" / name
+        file.touch(mode=0o644)
+        os.chown(file, first_id, first_id)
+
+
+def write_etc(directory: Path, hostname: str, address: str | None, nameserver: str | None) -> None:
+    """Fill the files of /etc that depend on the sandbox and not on its image."""
+    for name, text in etc_files(hostname, address, nameserver).items():
+        (directory / "upper" / "etc" / name).write_text(text)
+
+
+def mount_rootfs(image: str, directory: str, room: Path, userns: int) -> Path:
+    """Mount image below an upper in directory, at room/rootfs, and return that path.
+
+    The overlay is volatile: a sandbox's files need not survive a power failure, and unmounting must
+    not wait until everything dirty on the disk is written.
+    """
+    lower, root = room / "lower", room / "rootfs"
+    lower.mkdir()
+    root.mkdir()
+    tree = syscalls.clone_tree(image)
+    try:
+        syscalls.set_mount_attributes(tree, _LOWER, userns)
+        syscalls.attach(tree, str(lower))
+    finally:
+        os.close(tree)
+    overlay = syscalls.new_filesystem(
+        "overlay",
+        {
+            "source": "overlay",
+            "lowerdir": str(lower),
+            "upperdir": f"{directory}/upper",
+            "workdir": f"{directory}/work",
+            "volatile": None,
+        },
+    )
+    try:
+        syscalls.attach(overlay, str(root))
+    finally:
+        os.close(overlay)
+    return root
+
+
+def etc_files(hostname: str, address: str | None, nameserver: str | None) -> dict[str, str]:
+    """Return the files of /etc that depend on the sandbox and not on its image. Pure."""
+    own = f"{address}\t{hostname}\n" if address else f"127.0.1.1\t{hostname}\n"
+    return {
+        "hostname": f"{hostname}\n",
+        "hosts": f"127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n{own}",
+        "resolv.conf": f"nameserver {nameserver}\n" if nameserver else "",
+    }

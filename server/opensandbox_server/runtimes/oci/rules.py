@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The packet filter of one bridge, as text for `nft`. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from ipaddress import IPv4Network
+
+NEVER_OUTSIDE = (
+    "0.0.0.0/8",
+    "10.0.0.0/8",
+    "100.64.0.0/10",
+    "127.0.0.0/8",
+    "169.254.0.0/16",
+    "172.16.0.0/12",
+    "192.0.0.0/24",
+    "192.168.0.0/16",
+    "198.18.0.0/15",
+    "224.0.0.0/4",
+    "240.0.0.0/4",
+)
+"""Private, shared, loopback, link-local (metadata), benchmark, multicast and reserved ranges."""
+
+
+def ruleset(
+    bridge: str, subnet: IPv4Network, gateway: str, nameserver: str | None, allow: Sequence[str]
+) -> str:
+    """Return a table that replaces the former one of this bridge.
+
+    Our chains come before those of a firewall or a Docker engine: what is dropped here stays
+    dropped, whatever they say. What is accepted here they still see.
+    """
+    denied = ", ".join(NEVER_OUTSIDE)
+    allowed = f"ip daddr {{ {', '.join(allow)} }} accept" if allow else ""
+    return f"""
+table inet {bridge}
+delete table inet {bridge}
+table inet {bridge} {{
+  chain prerouting {{
+    type filter hook prerouting priority -150; policy accept;
+    iifname "{bridge}" meta nfproto ipv6 drop
+    iifname "{bridge}" ip saddr != {subnet} drop
+  }}
+  chain forward {{
+    type filter hook forward priority -10; policy accept;
+    iifname "{bridge}" jump outbound
+    oifname "{bridge}" ct state established,related accept
+    oifname "{bridge}" drop
+  }}
+  chain outbound {{
+    oifname "{bridge}" drop
+    ct status dnat accept
+    {allowed}
+    ip daddr {{ {denied} }} drop
+    accept
+  }}
+  chain input {{
+    type filter hook input priority -10; policy accept;
+    iifname "{bridge}" ct state established,related accept
+    iifname "{bridge}" ct status dnat accept
+    iifname "{bridge}" icmp type echo-request ip daddr {gateway} accept
+    iifname "{bridge}" drop
+  }}
+  chain source {{
+    type nat hook postrouting priority srcnat; policy accept;
+    ip saddr {subnet} oifname != "{bridge}" masquerade
+  }}
+{_resolver(bridge, gateway, nameserver)}}}
+"""
+
+
+def _resolver(bridge: str, gateway: str, nameserver: str | None) -> str:
+    if nameserver is None:
+        return ""
+    return f"""  chain resolver {{
+    type nat hook prerouting priority dstnat; policy accept;
+    iifname "{bridge}" ip daddr {gateway} udp dport 53 dnat ip to {nameserver}:53
+    iifname "{bridge}" ip daddr {gateway} tcp dport 53 dnat ip to {nameserver}:53
+  }}
+"""
+
+
+def removal(bridge: str) -> str:
+    """Return what takes the table away; repeats safely."""
+    return f"table inet {bridge}\ndelete table inet {bridge}\n"
+
+
+def admission(chain: str, bridge: str) -> str:
+    """Return rules that let our packets through a chain of somebody else whose policy is drop."""
+    return (
+        f'insert rule ip filter {chain} iifname "{bridge}" counter accept comment "{bridge}"\n'
+        f'insert rule ip filter {chain} oifname "{bridge}" ct state established,related'
+        f' counter accept comment "{bridge}"\n'
+    )

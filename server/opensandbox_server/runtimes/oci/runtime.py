@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: Apache-2.0
+"""OCIRuntime: the verbs of a runtime, asked from the launcher."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import platform
+import re
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from opensandbox_server.images import Image, ImageStore
+from opensandbox_server.images.archive import docker_architecture
+from opensandbox_server.runtimes.base import (
+    ExecdAddress,
+    Finding,
+    Inspection,
+    Instance,
+    InstanceState,
+    NotSupported,
+    Runtime,
+    RuntimeEvent,
+    RuntimeFault,
+    RuntimeHome,
+    RuntimeUnavailable,
+    SandboxSpec,
+    StartFailed,
+)
+from opensandbox_server.runtimes.oci import execd, wire
+from opensandbox_server.runtimes.oci.bundle import Launch
+from opensandbox_server.runtimes.oci.doctor import examine
+from opensandbox_server.runtimes.oci.helper import Helper
+from opensandbox_server.runtimes.oci.options import OCIOptions, read_options
+from opensandbox_server.runtimes.oci.runner import find_runner
+
+ANSWER_SECONDS = 20.0
+"""How long a started sandbox may take to answer its first request."""
+LOG_BYTES = 256 * 1024
+"""How much of the entrypoint's output inspect shows."""
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+RESTART_SECONDS = 1.0
+"""Between two attempts to start a launcher that ended."""
+
+
+class OCIRuntime(Runtime):
+    """Sandboxes made of namespaces, by crun or runc, with no daemon."""
+
+    name = "oci"
+
+    def __init__(self, home: RuntimeHome) -> None:
+        """Read the options; nothing is opened yet. Raises ValueError for a bad option."""
+        self._home = home
+        self._options: OCIOptions = read_options(home.options)
+        self.images = ImageStore(home.data_dir)
+        self._sockets = home.run_dir / "oci"
+        self._turns = asyncio.Semaphore(2 * self._options.concurrent_starts)
+        self._helper: Helper | None = None
+        self._watchers: set[asyncio.Queue[RuntimeEvent]] = set()
+        self._restarting: asyncio.Task[None] | None = None
+        self._undoing: set[asyncio.Task[None]] = set()
+
+    async def doctor(self) -> Sequence[Finding]:
+        """Look at the host."""
+        return await asyncio.to_thread(examine, self._home.execd, self._options)
+
+    async def prepare(self) -> None:
+        """Start the launcher, which finds running sandboxes and makes slots ahead."""
+        if self._home.execd is None:
+            raise RuntimeUnavailable("the execd program was not found; make build")
+        if os.geteuid() != 0:
+            raise RuntimeUnavailable(
+                "the embedded runtime needs root; run: sudo opensandbox-server, or see: "
+                "opensandbox-server doctor"
+            )
+        self._make_directories()
+        await self._open_helper()
+        await asyncio.to_thread(self.images.sweep)
+
+    async def close(self) -> None:
+        """End the launcher; sandboxes go on."""
+        if self._restarting:
+            self._restarting.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._restarting
+        await asyncio.gather(*self._undoing, return_exceptions=True)
+        if self._helper:
+            await self._helper.close()
+            self._helper = None
+
+    async def start(self, spec: SandboxSpec) -> Instance:
+        """Make a sandbox and return when its execd has answered."""
+        self._refuse_unsupported(spec)
+        image = await self.images.resolve(spec.image)
+        async with self._turns:  # a burst must not make all its sockets in one go
+            return await self._start(spec, self._launch(spec, image))
+
+    async def _start(self, spec: SandboxSpec, launch: Launch) -> Instance:
+        path = self._sockets / f"{spec.id}.sock"
+        with (
+            execd.listening(path, self._home.ingress_gid) as listener,
+            execd.token_pipe(spec.execd_token) as token,
+        ):
+            started = self._begin(launch, path, listener, token)
+            answered = asyncio.create_task(execd.first_answer(path, spec.execd_token))
+            try:
+                return await self._both(started, answered)
+            except BaseException:
+                await self._undo(started, spec.id, path)
+                raise
+            finally:
+                answered.cancel()
+                await asyncio.gather(answered, return_exceptions=True)
+
+    async def stop(self, instance_id: str) -> None:
+        """End a sandbox and remove everything of it."""
+        await self._ask("stop", id=instance_id)
+        (self._sockets / f"{instance_id}.sock").unlink(missing_ok=True)
+
+    async def pause(self, instance_id: str) -> None:
+        """Freeze every process."""
+        await self._ask("pause", id=instance_id)
+
+    async def resume(self, instance_id: str) -> None:
+        """Thaw every process."""
+        await self._ask("resume", id=instance_id)
+
+    async def instances(self) -> Sequence[Instance]:
+        """List every sandbox."""
+        return [to_instance(described) for described in await self._ask("all")]
+
+    async def inspect(self, instance_id: str) -> Inspection:
+        """Look at one sandbox."""
+        found = await self._ask("inspect", id=instance_id, log_bytes=LOG_BYTES)
+        return Inspection(to_instance(found), found["logs"], found["details"])
+
+    async def watch(self) -> AsyncIterator[RuntimeEvent]:
+        """Tell of sandboxes that end by themselves."""
+        queue: asyncio.Queue[RuntimeEvent] = asyncio.Queue()
+        self._watchers.add(queue)
+        try:
+            while True:
+                yield await queue.get()
+        finally:
+            self._watchers.discard(queue)
+
+    def _make_directories(self) -> None:
+        self._sockets.mkdir(mode=0o750, parents=True, exist_ok=True)
+        if self._home.ingress_gid is not None:
+            os.chown(self._sockets, -1, self._home.ingress_gid)
+        (self._home.data_dir / "sandboxes").mkdir(mode=0o711, parents=True, exist_ok=True)
+
+    async def _open_helper(self) -> None:
+        helper = Helper(self._tell, self._restart)
+        await helper.open(self._setup())
+        self._helper = helper
+
+    def _setup(self) -> wire.Setup:
+        data_dir, options = self._home.data_dir.resolve(), self._options
+        return wire.Setup(
+            data_dir=str(data_dir),
+            execd=str(self._home.execd),
+            cgroup=cgroup_parent(data_dir),
+            launcher=options.launcher,
+            slots_ahead=options.slots_ahead,
+            concurrent_starts=options.concurrent_starts,
+            subnet=options.subnet,
+            nameserver=options.nameserver,
+            allow=options.allow,
+        )
+
+    def _refuse_unsupported(self, spec: SandboxSpec) -> None:
+        if not _ID.fullmatch(spec.id):  # it names files, a cgroup and a container
+            raise StartFailed(f"{spec.id!r} cannot be the id of a sandbox")
+        if spec.resources.disk_bytes is not None:
+            raise NotSupported("this host cannot limit disk space: its file system has no quotas")
+        launcher = find_runner(self._options.launcher, Path()).name
+        if spec.isolation not in (None, "", launcher):
+            raise NotSupported(
+                f"this server starts sandboxes with {launcher}, not {spec.isolation}; "
+                "an operator chooses with oci.launcher"
+            )
+        wanted, here = spec.platform, ("linux", docker_architecture(platform.machine()))
+        if wanted is not None and wanted != here:
+            raise NotSupported(f"this host runs {'/'.join(here)}, not {'/'.join(wanted)}")
+
+    def _launch(self, spec: SandboxSpec, image: Image) -> Launch:
+        return to_launch(spec, image, self._options)
+
+    def _begin(
+        self, launch: Launch, path: Path, listener: int, token: int
+    ) -> asyncio.Task[dict[str, Any]]:
+        request = {"launch": launch.to_json(), "socket": str(path)}
+        return asyncio.create_task(self._ask("start", (listener, token), **request))
+
+    async def _both(
+        self, started: asyncio.Task[dict[str, Any]], answered: asyncio.Task[None]
+    ) -> Instance:
+        """Wait for the launcher and for execd; the launcher's word explains a failure best."""
+        try:
+            described = await asyncio.shield(started)
+            await asyncio.wait_for(answered, ANSWER_SECONDS)
+        except (RuntimeFault, execd.NoAnswer) as fault:
+            raise StartFailed(str(fault)) from fault
+        except TimeoutError as fault:
+            raise StartFailed(f"execd did not answer within {ANSWER_SECONDS:.0f} s") from fault
+        return to_instance(described)
+
+    async def _undo(self, started: asyncio.Task[Any], instance_id: str, path: Path) -> None:
+        """Remove what a start made, after it ended, and also when this is cancelled again."""
+
+        async def remove() -> None:
+            await asyncio.gather(started, return_exceptions=True)
+            with contextlib.suppress(RuntimeFault):
+                await self._ask("stop", id=instance_id)
+            path.unlink(missing_ok=True)
+
+        removing = asyncio.create_task(remove(), name=f"undo start of {instance_id}")
+        self._undoing.add(removing)
+        removing.add_done_callback(self._undoing.discard)
+        await asyncio.shield(removing)
+
+    async def _ask(self, verb: str, fds: Sequence[int] = (), **arguments: Any) -> Any:
+        if self._helper is None:
+            raise RuntimeUnavailable("the launcher of the embedded runtime is being restarted")
+        return await self._helper.ask(verb, fds, **arguments)
+
+    def _tell(self, described: dict[str, Any]) -> None:
+        for queue in self._watchers:
+            queue.put_nowait(RuntimeEvent(to_instance(described)))
+
+    def _restart(self) -> None:
+        self._helper = None
+        self._restarting = asyncio.create_task(self._open_again(), name="oci launcher restart")
+
+    async def _open_again(self) -> None:
+        while self._helper is None:
+            try:
+                await self._open_helper()
+            except RuntimeUnavailable:
+                await asyncio.sleep(RESTART_SECONDS)
+        for described in await self._ask("all"):
+            if described["state"] == "exited":
+                self._tell(described)
+
+
+def cgroup_parent(data_dir: Path) -> str:
+    """Name the cgroup all sandboxes of a data directory are in."""
+    return f"osb-{hashlib.sha256(str(data_dir).encode()).hexdigest()[:8]}"
+
+
+def to_launch(spec: SandboxSpec, image: Image, options: OCIOptions) -> Launch:
+    """Combine what is wanted with what the image says."""
+    limits = spec.resources
+    return Launch(
+        id=spec.id,
+        image=spec.image,
+        rootfs=str(image.rootfs),
+        entrypoint=list(spec.entrypoint),
+        env={**image.env, **spec.env},
+        host_paths=list(image.host_paths),
+        cwd=image.cwd,
+        uid=image.uid,
+        gid=image.gid,
+        cpus=limits.cpus,
+        memory_bytes=limits.memory_bytes,
+        pids=limits.pids if limits.pids is not None else options.default_pids,
+        has_network=spec.has_network,
+        is_readonly=spec.is_readonly,
+    )
+
+
+def to_instance(described: dict[str, Any]) -> Instance:
+    """Translate what the launcher says."""
+    return Instance(
+        id=described["id"],
+        state=InstanceState(described["state"]),
+        execd=ExecdAddress(socket=Path(described["socket"])),
+        started_at=datetime.fromtimestamp(described["created"], UTC),
+        exit_code=described["exit_code"],
+        reason=described["reason"],
+    )

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What server and launcher say to each other: length, JSON, and descriptors beside it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+LENGTH = struct.Struct(">I")
+LARGEST = 16 * 1024 * 1024
+_LOWEST_PASSED_FD = 10
+"""Below it are the numbers a sandbox gets; what is passed on must not be among them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What the server says first."""
+
+    data_dir: str
+    execd: str
+    cgroup: str
+    launcher: str
+    slots_ahead: int
+    concurrent_starts: int
+    subnet: str
+    nameserver: str
+    allow: Sequence[str]
+
+
+def encode(message: dict[str, Any]) -> tuple[bytes, bytes]:
+    """Return the head, which carries the descriptors, and the body."""
+    body = json.dumps(message).encode()
+    if len(body) > LARGEST:
+        raise ValueError("the request is too large")
+    return LENGTH.pack(len(body)), body
+
+
+def send(channel: socket.socket, message: dict[str, Any]) -> None:
+    """Send a message; blocks."""
+    channel.sendall(b"".join(encode(message)))
+
+
+def receive(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    """Receive a message and its descriptors; blocks. Raises EOFError at the end."""
+    head, passed, _, _ = socket.recv_fds(channel, LENGTH.size, 2)
+    descriptors = [_raised(descriptor) for descriptor in passed]
+    head += _exactly(channel, LENGTH.size - len(head)) if head else b""
+    if not head:
+        raise EOFError("the other end is closed")
+    (size,) = LENGTH.unpack(head)
+    message: dict[str, Any] = json.loads(_exactly(channel, size))
+    return message, descriptors
+
+
+def _exactly(channel: socket.socket, size: int) -> bytes:
+    parts = []
+    while size:
+        part = channel.recv(size)
+        if not part:
+            raise EOFError("the other end closed in the middle of a message")
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def _raised(descriptor: int) -> int:
+    try:
+        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _LOWEST_PASSED_FD)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,378 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sandboxes: the rules that hold for every runtime. Knows no HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+import time
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from opensandbox.models import CreateSandboxRequest, SandboxState
+from opensandbox_server import errors, states
+from opensandbox_server.admission import admit, renew_seconds
+from opensandbox_server.expiry import RETRY_SECONDS, Expiry
+from opensandbox_server.ingress import Routes
+from opensandbox_server.metadata import patch_metadata
+from opensandbox_server.reconcile import Adopt, End, Mourn, Remove, plan
+from opensandbox_server.repeats import Repeats
+from opensandbox_server.runtime_faults import faults_of_runtime
+from opensandbox_server.runtimes import base
+from opensandbox_server.sandbox import Sandbox
+from opensandbox_server.settings import Settings
+from opensandbox_server.states import Status
+from opensandbox_server.store import Event, Repeat, Store
+from opensandbox_server.timing import Timing
+from opensandbox_server.wanted import Wanted
+
+log = logging.getLogger(__name__)
+
+CLEANUPS_AT_ONCE = 8
+"""Sandboxes ended side by side after a restart."""
+
+LOOK_AGAIN_SECONDS = 1.0
+"""Pause before a runtime whose events broke off is watched again."""
+
+
+class Sandboxes:
+    """All sandboxes of this server."""
+
+    def __init__(
+        self, settings: Settings, runtime: base.Runtime, store: Store, routes: Routes
+    ) -> None:
+        """Take what everything is made of; reconcile before the first request."""
+        self._settings = settings
+        self._runtime = runtime
+        self._store = store
+        self._routes = routes
+        self._all: dict[str, Sandbox] = {}
+        self._repeats = Repeats(store)
+        self._expiry = Expiry(self.expire)
+        self._traffic: asyncio.Queue[str] = asyncio.Queue()
+
+    # What clients ask for.
+
+    async def create(
+        self, request: CreateSandboxRequest, timing: Timing, key: str | None = None
+    ) -> Sandbox:
+        """Make a sandbox; usable when this returns. The same key and request make only one."""
+        if key is None:
+            return await self._create(request, timing)
+        fingerprint = hashlib.sha256(request.model_dump_json().encode()).hexdigest()
+
+        async def make() -> Sandbox:
+            return await self._create(request, timing, key, fingerprint)
+
+        return await self._repeats.once(key, fingerprint, make, self._all.get)
+
+    def list(
+        self, wanted_states: Collection[str], metadata: Mapping[str, str]
+    ) -> Sequence[Sandbox]:
+        """Return those in any of the states, with all of the metadata, newest first."""
+        names = {name.lower() for name in wanted_states}
+        return [
+            sandbox
+            for sandbox in reversed(self._all.values())
+            if (not names or sandbox.status.state.lower() in names)
+            and metadata.items() <= sandbox.wanted.metadata.items()
+        ]
+
+    def get(self, sandbox_id: str) -> Sandbox:
+        """Return one. Raises SandboxNotFound."""
+        try:
+            return self._all[sandbox_id]
+        except KeyError:
+            raise errors.SandboxNotFound(sandbox_id) from None
+
+    async def patch_metadata(self, sandbox_id: str, patch: Mapping[str, str | None]) -> Sandbox:
+        """Set and remove tags."""
+        async with self._hold(sandbox_id) as sandbox:
+            metadata = patch_metadata(sandbox.wanted.metadata, patch)
+            await self._want(sandbox, replace(sandbox.wanted, metadata=metadata), "MetadataChanged")
+            return sandbox
+
+    async def delete(self, sandbox_id: str) -> None:
+        """End it and everything of it."""
+        async with self._hold(sandbox_id) as sandbox:
+            await self._end(sandbox)
+
+    async def renew(self, sandbox_id: str, expires_at: datetime) -> datetime:
+        """Choose another end of life, sooner or later than the present one."""
+        async with self._hold(sandbox_id) as sandbox:
+            if sandbox.wanted.expires_at is None:
+                raise errors.NoExpiration("The sandbox has no expiry: it lives until it is killed.")
+            if expires_at <= datetime.now(UTC):
+                raise errors.InvalidExpiration("expiresAt must be in the future.")
+            await self._renew(sandbox, expires_at)
+            return expires_at
+
+    async def pause(self, sandbox_id: str) -> None:
+        """Freeze it. Requests are refused first, so that none hangs in a frozen sandbox."""
+        async with self._hold(sandbox_id) as sandbox:
+            if sandbox.status.state != SandboxState.RUNNING:
+                raise errors.NotRunning(f"Sandbox {sandbox_id} is {sandbox.status.state}.")
+            async with self._changing(sandbox, SandboxState.PAUSING):
+                await self._routes.put(sandbox.route(is_paused=True))
+                with faults_of_runtime(errors.PauseFault):
+                    await self._runtime.pause(sandbox_id)
+                self._see_state(sandbox, base.InstanceState.PAUSED)
+            await self._store.note(sandbox_id, "Paused")
+
+    async def resume(self, sandbox_id: str) -> None:
+        """Thaw it; requests pass again when this returns."""
+        async with self._hold(sandbox_id) as sandbox:
+            if sandbox.status.state != SandboxState.PAUSED:
+                raise errors.NotPaused(f"Sandbox {sandbox_id} is {sandbox.status.state}.")
+            async with self._changing(sandbox, SandboxState.RESUMING):
+                with faults_of_runtime(errors.ResumeFault):
+                    await self._runtime.resume(sandbox_id)
+                await self._routes.put(sandbox.route(is_paused=False))
+                self._see_state(sandbox, base.InstanceState.RUNNING)
+            await self._store.note(sandbox_id, "Resumed")
+
+    async def inspect(self, sandbox_id: str) -> base.Inspection:
+        """Return what the runtime knows of it, with its logs."""
+        self.get(sandbox_id)
+        with faults_of_runtime(errors.QueryFault):
+            return await self._runtime.inspect(sandbox_id)
+
+    async def events(self, sandbox_id: str, limit: int) -> Sequence[Event]:
+        """Return what happened to it lately, oldest first."""
+        self.get(sandbox_id)
+        return await self._store.events(sandbox_id, limit)
+
+    # What happens by itself.
+
+    async def reconcile(self) -> None:
+        """Adopt what runs, end what expired, remove what nobody owns. Once, before all else."""
+        wanted = sorted(await self._store.sandboxes(), key=lambda each: each.created_at)
+        seen = await self._runtime.instances()
+        limit = asyncio.Semaphore(CLEANUPS_AT_ONCE)
+        async with asyncio.TaskGroup() as cleanups:
+            for action in plan(wanted, seen, datetime.now(UTC)):
+                match action:
+                    case Adopt(each, instance):
+                        await self._adopt(each, instance)
+                    case Mourn(each):
+                        self._all[each.id] = Sandbox(each, states.lost())
+                        self._schedule(each)
+                    case End(each, why):
+                        log.info("sandbox %s ends: %s", each.id, why)
+                        sandbox = self._all[each.id] = Sandbox(each)
+                        cleanups.create_task(self._clean_up(sandbox, limit))
+                    case Remove(instance):
+                        log.info("sandbox %s is removed: nobody owns it", instance.id)
+                        cleanups.create_task(self._remove(instance.id, limit))
+
+    async def run(self, events: AsyncIterator[base.RuntimeEvent]) -> None:
+        """Keep expiry, renewal by traffic and the runtime's events going until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._expiry.run(), name="expiry")
+            tasks.create_task(self._renew_by_traffic(), name="renew by traffic")
+            tasks.create_task(self._watch(events), name="watch")
+
+    async def end_all(self) -> None:
+        """End every sandbox, some at a time."""
+        limit = asyncio.Semaphore(CLEANUPS_AT_ONCE)
+        await asyncio.gather(*(self._clean_up(sandbox, limit) for sandbox in self._all.values()))
+
+    async def expire(self, sandbox_id: str) -> None:
+        """End it if its time is over or an earlier end failed; repeats safely."""
+        with contextlib.suppress(errors.SandboxNotFound):
+            async with self._hold(sandbox_id) as sandbox:
+                is_ending = sandbox.status.state == SandboxState.STOPPING
+                if is_ending or sandbox.wanted.has_expired(datetime.now(UTC)):
+                    await self._end(sandbox)
+                else:
+                    self._schedule(sandbox.wanted)
+
+    def saw_traffic(self, activity: Mapping[str, int]) -> None:
+        """Hear from ingress which sandboxes were used."""
+        if self._settings.renew_intent.enabled:
+            for sandbox_id in activity:
+                self._traffic.put_nowait(sandbox_id)
+
+    # How it is done.
+
+    async def _create(
+        self, request: CreateSandboxRequest, timing: Timing, key: str = "", fingerprint: str = ""
+    ) -> Sandbox:
+        limit = self._settings.server.max_sandbox_timeout_seconds
+        wanted = replace(admit(request, limit, datetime.now(UTC)), is_repeatable=bool(key))
+        repeat = Repeat(key, fingerprint, wanted.id) if key else None
+        auth = request.image.auth if request.image else None
+        sandbox = Sandbox(wanted)
+        async with sandbox.lock:
+            self._all[wanted.id] = sandbox
+            try:
+                login = (auth.username, auth.password) if auth else None
+                await self._start(sandbox, wanted.spec(login), repeat, timing)
+            except BaseException:
+                await asyncio.shield(self._undo(sandbox))
+                raise
+        self._schedule(sandbox.wanted)
+        return sandbox
+
+    async def _start(
+        self, sandbox: Sandbox, spec: base.SandboxSpec, repeat: Repeat | None, timing: Timing
+    ) -> None:
+        # Remembered while it starts: an instance without a record is removed after a crash anyway.
+        remembered = asyncio.create_task(self._store.insert(sandbox.wanted, repeat))
+        try:
+            with timing.span("runtime"), faults_of_runtime(errors.StartFault):
+                instance = await self._runtime.start(spec)
+        finally:
+            with timing.span("store"):
+                await asyncio.shield(remembered)
+        sandbox.instance = instance
+        with timing.span("route"):
+            await self._routes.put(sandbox.route(is_paused=False))
+        with timing.span("store"):
+            await self._want(sandbox, replace(sandbox.wanted, has_answered=True), "Started")
+        sandbox.see(instance)
+
+    async def _undo(self, sandbox: Sandbox) -> None:
+        try:
+            await self._end(sandbox, frees_key=True)
+        except errors.RequestRefused:
+            log.exception("sandbox %s was left half-made and is ended later", sandbox.wanted.id)
+
+    async def _end(self, sandbox: Sandbox, *, frees_key: bool = False) -> None:
+        sandbox_id = sandbox.wanted.id
+        sandbox.status = Status(SandboxState.STOPPING, "CONTAINER_STOPPING")
+        try:
+            with contextlib.suppress(errors.DoorClosed):  # the next ingress never hears of it
+                await self._routes.delete(sandbox_id)
+            with faults_of_runtime(errors.DeleteFault):
+                await self._runtime.stop(sandbox_id)
+            await self._store.delete(sandbox_id, frees_key=frees_key)
+        except BaseException:
+            self._expiry.set(sandbox_id, time.time() + RETRY_SECONDS)
+            raise
+        self._expiry.cancel(sandbox_id)
+        self._all.pop(sandbox_id, None)
+
+    async def _clean_up(self, sandbox: Sandbox, limit: asyncio.Semaphore) -> None:
+        async with limit, sandbox.lock:
+            if self._all.get(sandbox.wanted.id) is sandbox:
+                await self._undo(sandbox)
+
+    async def _remove(self, instance_id: str, limit: asyncio.Semaphore) -> None:
+        async with limit:
+            try:
+                await self._runtime.stop(instance_id)
+            except base.RuntimeFault:
+                log.exception("sandbox %s, which nobody owns, could not be removed", instance_id)
+
+    async def _adopt(self, wanted: Wanted, instance: base.Instance) -> None:
+        sandbox = self._all[wanted.id] = Sandbox(wanted)
+        sandbox.see(instance)
+        self._schedule(wanted)
+        if instance.state != base.InstanceState.EXITED:
+            is_paused = instance.state == base.InstanceState.PAUSED
+            await self._routes.put(sandbox.route(is_paused=is_paused))
+        await self._want(sandbox, replace(wanted, has_answered=True), "Adopted")
+
+    async def _watch(self, events: AsyncIterator[base.RuntimeEvent]) -> None:
+        while True:
+            try:
+                async for event in events:
+                    await self._saw(event.instance)
+                log.warning("the events of the runtime ended; watching again")
+            except base.RuntimeFault:
+                log.exception("the runtime cannot be watched; trying again")
+            await asyncio.sleep(LOOK_AGAIN_SECONDS)
+            events = self._runtime.watch()
+            await self._look_again()
+
+    async def _look_again(self) -> None:
+        """Catch up on what happened while nobody watched."""
+        present = set(self._all)
+        try:
+            seen = {instance.id: instance for instance in await self._runtime.instances()}
+        except base.RuntimeFault:
+            log.exception("the runtime cannot be asked what runs")
+            return
+        for sandbox_id in present:
+            if sandbox_id in seen:
+                await self._saw(seen[sandbox_id])
+            else:
+                await self._missed(sandbox_id)
+
+    async def _missed(self, sandbox_id: str) -> None:
+        with contextlib.suppress(errors.SandboxNotFound):
+            async with self._hold(sandbox_id) as sandbox:
+                if sandbox.status.state in {SandboxState.RUNNING, SandboxState.PAUSED}:
+                    sandbox.status = states.lost()
+
+    async def _saw(self, instance: base.Instance) -> None:
+        with contextlib.suppress(errors.SandboxNotFound):
+            async with self._hold(instance.id) as sandbox:
+                before = sandbox.status.state
+                sandbox.see(instance)
+                if instance.state == base.InstanceState.EXITED and sandbox.status.state != before:
+                    with contextlib.suppress(errors.DoorClosed):
+                        await self._routes.delete(instance.id)
+                    await self._store.note(instance.id, "Exited", sandbox.status.message)
+
+    async def _renew_by_traffic(self) -> None:
+        while True:
+            sandbox_id = await self._traffic.get()
+            with contextlib.suppress(errors.RequestRefused):
+                async with self._hold(sandbox_id) as sandbox:
+                    await self._renew_if_asked(sandbox)
+
+    async def _renew_if_asked(self, sandbox: Sandbox) -> None:
+        extend, now = renew_seconds(sandbox.wanted.extensions), datetime.now(UTC)
+        present = sandbox.wanted.expires_at
+        is_due = (
+            time.time() - sandbox.renewed_at >= self._settings.renew_intent.min_interval_seconds
+        )
+        if not extend or not present or not is_due or sandbox.status.state != SandboxState.RUNNING:
+            return
+        sandbox.renewed_at = time.time()
+        if (later := now + timedelta(seconds=extend)) > present:
+            await self._renew(sandbox, later)
+
+    async def _renew(self, sandbox: Sandbox, expires_at: datetime) -> None:
+        until = expires_at.isoformat()
+        await self._want(sandbox, replace(sandbox.wanted, expires_at=expires_at), "Renewed", until)
+        self._schedule(sandbox.wanted)
+
+    async def _want(self, sandbox: Sandbox, wanted: Wanted, kind: str, message: str = "") -> None:
+        await self._store.update(wanted, kind, message)
+        sandbox.wanted = wanted
+
+    def _schedule(self, wanted: Wanted) -> None:
+        self._expiry.set(wanted.id, wanted.expires_at.timestamp() if wanted.expires_at else None)
+
+    def _see_state(self, sandbox: Sandbox, state: base.InstanceState) -> None:
+        assert sandbox.instance is not None
+        sandbox.see(replace(sandbox.instance, state=state))
+
+    @contextlib.asynccontextmanager
+    async def _hold(self, sandbox_id: str) -> AsyncIterator[Sandbox]:
+        """Have a sandbox for oneself; it still exists once it is held."""
+        sandbox = self.get(sandbox_id)
+        async with sandbox.lock:
+            if self._all.get(sandbox_id) is not sandbox:
+                raise errors.SandboxNotFound(sandbox_id)
+            yield sandbox
+
+    @contextlib.asynccontextmanager
+    async def _changing(self, sandbox: Sandbox, state: SandboxState) -> AsyncIterator[None]:
+        """Show a passing state; put everything back when the change fails."""
+        before = sandbox.status
+        sandbox.status = Status(state)
+        try:
+            yield
+        except BaseException:
+            sandbox.status = before
+            was_paused = before.state == SandboxState.PAUSED
+            with contextlib.suppress(errors.DoorClosed):
+                await asyncio.shield(self._routes.put(sandbox.route(is_paused=was_paused)))
+            raise

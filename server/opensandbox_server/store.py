@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the server remembers: SQLite with a write-ahead log, one connection on one thread."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from opensandbox_server import wanted as wants
+from opensandbox_server.errors import StartupError, StoreFault
+from opensandbox_server.wanted import Wanted
+
+VERSION = 1
+KEY_LIFETIME_SECONDS = 24 * 3600
+"""How long a create may be repeated with the same idempotency key."""
+
+EVENTS_KEPT = 500
+"""Events remembered of one sandbox."""
+
+_SCHEMA = """
+CREATE TABLE sandboxes (id TEXT PRIMARY KEY, wanted TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE events (
+    number INTEGER PRIMARY KEY, sandbox_id TEXT NOT NULL,
+    at REAL NOT NULL, kind TEXT NOT NULL, message TEXT NOT NULL);
+CREATE INDEX events_of ON events (sandbox_id, number);
+CREATE TABLE idempotency (
+    key TEXT PRIMARY KEY, fingerprint TEXT NOT NULL,
+    sandbox_id TEXT NOT NULL, at REAL NOT NULL) WITHOUT ROWID;
+CREATE INDEX idempotency_by_age ON idempotency (at);
+"""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that happened to a sandbox."""
+
+    at: float
+    kind: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """A create that was done under an idempotency key."""
+
+    key: str
+    fingerprint: str
+    sandbox_id: str
+
+
+class Store:
+    """Wanted state. Every method is one transaction; they happen in the order they were called."""
+
+    def __init__(self, connection: sqlite3.Connection, thread: ThreadPoolExecutor) -> None:
+        """Take a connection that was made on that thread; see open_store."""
+        self._connection = connection
+        self._thread = thread
+
+    async def sandboxes(self) -> Sequence[Wanted]:
+        """Return everything wanted."""
+        rows = await self._do(lambda db: db.execute("SELECT wanted FROM sandboxes").fetchall())
+        return [wants.from_json(row[0]) for row in rows]
+
+    async def insert(self, wanted: Wanted, repeat: Repeat | None = None) -> None:
+        """Remember a new sandbox, and the key it may be asked for again with."""
+        now = time.time()
+
+        def write(db: sqlite3.Connection) -> None:
+            db.execute("INSERT INTO sandboxes VALUES (?, ?)", (wanted.id, wants.to_json(wanted)))
+            _note(db, wanted.id, Event(now, "Created", f"image {wanted.image}"))
+            if repeat:
+                db.execute("DELETE FROM idempotency WHERE at < ?", (now - KEY_LIFETIME_SECONDS,))
+                values = (repeat.key, repeat.fingerprint, repeat.sandbox_id, now)
+                db.execute("INSERT OR REPLACE INTO idempotency VALUES (?, ?, ?, ?)", values)
+
+        await self._do(write)
+
+    async def update(self, wanted: Wanted, kind: str, message: str = "") -> None:
+        """Remember a change and what it was; a sandbox that is gone stays gone."""
+
+        def write(db: sqlite3.Connection) -> None:
+            values = (wants.to_json(wanted), wanted.id)
+            if db.execute("UPDATE sandboxes SET wanted = ? WHERE id = ?", values).rowcount:
+                _note(db, wanted.id, Event(time.time(), kind, message))
+
+        await self._do(write)
+
+    async def note(self, sandbox_id: str, kind: str, message: str = "") -> None:
+        """Remember something that happened and changed nothing that is wanted."""
+        await self._do(lambda db: _note(db, sandbox_id, Event(time.time(), kind, message)))
+
+    async def delete(self, sandbox_id: str, *, frees_key: bool = False) -> None:
+        """Forget a sandbox; with frees_key also that its idempotency key was ever used."""
+
+        def write(db: sqlite3.Connection) -> None:
+            db.execute("DELETE FROM sandboxes WHERE id = ?", (sandbox_id,))
+            db.execute("DELETE FROM events WHERE sandbox_id = ?", (sandbox_id,))
+            if frees_key:
+                db.execute("DELETE FROM idempotency WHERE sandbox_id = ?", (sandbox_id,))
+
+        await self._do(write)
+
+    async def events(self, sandbox_id: str, limit: int) -> Sequence[Event]:
+        """Return the newest events of a sandbox, oldest of them first."""
+        query = (
+            "SELECT at, kind, message FROM events WHERE sandbox_id = ? ORDER BY number DESC LIMIT ?"
+        )
+        rows = await self._do(lambda db: db.execute(query, (sandbox_id, limit)).fetchall())
+        return [Event(*row) for row in reversed(rows)]
+
+    async def repeat(self, key: str) -> Repeat | None:
+        """Return what was made under an idempotency key."""
+        query = "SELECT key, fingerprint, sandbox_id FROM idempotency WHERE key = ? AND at >= ?"
+        oldest = time.time() - KEY_LIFETIME_SECONDS
+        row = await self._do(lambda db: db.execute(query, (key, oldest)).fetchone())
+        return Repeat(*row) if row else None
+
+    async def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        def transact() -> T:
+            with _store_faults(), self._connection:
+                return work(self._connection)
+
+        return await asyncio.get_running_loop().run_in_executor(self._thread, transact)
+
+
+@contextlib.asynccontextmanager
+async def open_store(path: Path) -> AsyncIterator[Store]:
+    """Open the database, making it at the first start. Raises StartupError."""
+    loop = asyncio.get_running_loop()
+    with ThreadPoolExecutor(1, thread_name_prefix="store") as thread:
+        connection = await loop.run_in_executor(thread, _connect, path)
+        try:
+            yield Store(connection, thread)
+        finally:
+            await loop.run_in_executor(thread, connection.close)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    try:
+        path.touch(mode=0o600)
+        db = sqlite3.connect(path)
+        db.execute("PRAGMA journal_mode = WAL")
+        # A crash of the machine may lose the last moment; its sandboxes are gone then too.
+        db.execute("PRAGMA synchronous = NORMAL")
+        version = db.execute("PRAGMA user_version").fetchone()[0]
+        if version == 0:
+            db.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {VERSION}; COMMIT;")
+    except (OSError, sqlite3.Error) as fault:
+        raise StartupError(f"cannot open the store {path}: {fault}") from fault
+    if version > VERSION:
+        db.close()
+        raise StartupError(f"the store {path} was written by a newer version of the server")
+    return db
+
+
+def _note(db: sqlite3.Connection, sandbox_id: str, event: Event) -> None:
+    row = (sandbox_id, event.at, event.kind, event.message)
+    number = db.execute(
+        "INSERT INTO events (sandbox_id, at, kind, message) VALUES (?, ?, ?, ?)", row
+    ).lastrowid
+    if number and number % EVENTS_KEPT == 0:
+        db.execute(
+            "DELETE FROM events WHERE sandbox_id = ? AND number <= ("
+            "SELECT number FROM events WHERE sandbox_id = ? ORDER BY number DESC LIMIT 1 OFFSET ?)",
+            (sandbox_id, sandbox_id, EVENTS_KEPT),
+        )
+
+
+@contextlib.contextmanager
+def _store_faults() -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as fault:
+        raise StoreFault(f"The store cannot be used: {fault}.") from fault

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is wanted of one sandbox: what the store remembers. What is seen is the runtime's to say."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from opensandbox_server.runtimes.base import Resources, SandboxSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One sandbox as somebody asked for it. Registry passwords are used once and never kept."""
+
+    id: str
+    image: str
+    entrypoint: tuple[str, ...]
+    created_at: datetime
+    expires_at: datetime | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    extensions: Mapping[str, str] = field(default_factory=dict)
+    platform: tuple[str, str] | None = None
+    resources: Resources = field(default_factory=Resources)
+    isolation: str | None = None
+    has_network: bool = True
+    is_readonly: bool = False
+    execd_token: str = field(default="", repr=False)
+    secure_token: str = field(default="", repr=False)
+    """Callers of any port must send it; empty when access is not restricted."""
+    has_answered: bool = False
+    """True once somebody was told of it. Until then a crash of the server may undo it."""
+    is_repeatable: bool = False
+    """Made with an idempotency key: whoever asked will ask again and find it."""
+
+    def spec(self, registry_auth: tuple[str, str] | None = None) -> SandboxSpec:
+        """Return what a runtime needs to make it."""
+        return SandboxSpec(
+            id=self.id,
+            image=self.image,
+            entrypoint=self.entrypoint,
+            env={**self.env, "OPENSANDBOX_ID": self.id},
+            resources=self.resources,
+            registry_auth=registry_auth,
+            platform=self.platform,
+            isolation=self.isolation,
+            has_network=self.has_network,
+            is_readonly=self.is_readonly,
+            execd_token=self.execd_token,
+        )
+
+    def has_expired(self, now: datetime) -> bool:
+        """Return whether its time is over."""
+        return self.expires_at is not None and self.expires_at <= now
+
+
+def to_json(wanted: Wanted) -> str:
+    """Write it as the store keeps it."""
+    return json.dumps(dataclasses.asdict(wanted), default=datetime.isoformat, separators=(",", ":"))
+
+
+def from_json(text: str) -> Wanted:
+    """Read what to_json wrote; fields an older version did not know get their default."""
+    fields = json.loads(text)
+    fields["entrypoint"] = tuple(fields["entrypoint"])
+    fields["created_at"] = datetime.fromisoformat(fields["created_at"])
+    if fields["expires_at"]:
+        fields["expires_at"] = datetime.fromisoformat(fields["expires_at"])
+    if fields["platform"]:
+        fields["platform"] = tuple(fields["platform"])
+    fields["resources"] = Resources(**fields["resources"])
+    return Wanted(**fields)

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures of the server's tests."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from server.tests.world import World, open_world
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Run asynchronous tests on asyncio."""
+    return "asyncio"
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    """Run a server of its own for one test."""
+    async with open_world(tmp_path / "data") as running:
+        yield running

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From what is wanted to an OCI config, without any sandbox."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+
+from opensandbox_server.runtimes.oci.bundle import (
+    CAPABILITIES,
+    Launch,
+    Surroundings,
+    config,
+    environment,
+    state_bytes,
+)
+from opensandbox_server.runtimes.oci.options import OCIOptions, read_options
+from opensandbox_server.runtimes.oci.seccomp import compile_filter, compiled, profile
+from opensandbox_server.runtimes.oci.seccomp_calls import ALLOWED, REFUSED
+
+LAUNCH = Launch("box", "host", "/images/host", ["sleep", "1"], host_paths=["/usr"])
+AROUND = Surroundings("/r", "/e", "/u", "/n", 65536, shared={"/usr": "/stage/usr"}, filter=b"bpf")
+
+
+def test_pid_1_is_execd_with_the_entrypoint_behind_it() -> None:
+    process = config(LAUNCH, AROUND)["process"]
+    assert process["args"][0] == "/opt/opensandbox/execd"
+    assert process["args"][-3:] == ["--", "sleep", "1"]
+    assert process["noNewPrivileges"] is True
+    assert process["capabilities"] == {
+        kind: list(CAPABILITIES) for kind in ("bounding", "effective", "permitted")
+    }
+
+
+def test_namespaces_are_all_new_or_those_of_the_slot() -> None:
+    namespaces = {
+        entry["type"]: entry.get("path") for entry in config(LAUNCH, AROUND)["linux"]["namespaces"]
+    }
+    assert namespaces == {
+        "user": "/u",
+        "network": "/n",
+        "pid": None,
+        "ipc": None,
+        "uts": None,
+        "mount": None,
+        "cgroup": None,
+    }
+
+
+def test_directories_of_the_host_are_read_only_and_come_from_the_stage() -> None:
+    (usr,) = [mount for mount in config(LAUNCH, AROUND)["mounts"] if mount["destination"] == "/usr"]
+    assert usr["source"] == "/stage/usr"
+    assert {"ro", "nosuid", "nodev"} <= set(usr["options"])
+
+
+def test_a_ready_filter_is_an_annotation_and_a_profile_is_not() -> None:
+    ready = config(LAUNCH, AROUND)
+    assert base64.b64decode(ready["annotations"]["run.oci.seccomp_bpf_data"]) == b"bpf"
+    assert "seccomp" not in ready["linux"]
+    compiled_later = config(LAUNCH, Surroundings("/r", "/e", "/u", "/n", 1, seccomp={"a": 1}))
+    assert compiled_later["linux"]["seccomp"] == {"a": 1}
+    assert "annotations" not in compiled_later
+
+
+def test_a_request_cannot_pretend_to_be_another_sandbox() -> None:
+    launch = Launch("box", "host", "/r", ["x"], env={"OPENSANDBOX_ID": "other", "A": "1"})
+    assert {"OPENSANDBOX_ID=box", "A=1"} <= set(environment(launch))
+    assert "OPENSANDBOX_ID=other" not in environment(launch)
+
+
+def test_limits_are_written_only_for_a_runtime_that_makes_the_cgroup() -> None:
+    limited = Launch("box", "host", "/r", ["x"], cpus=0.5, memory_bytes=1024, pids=3)
+    assert "resources" not in config(limited, AROUND)["linux"]
+    around = Surroundings("/r", "/e", "/u", "/n", 1, cgroup="/osb/box")
+    resources = config(limited, around)["linux"]["resources"]
+    assert resources["cpu"] == {"quota": 50000, "period": 100000}
+    assert resources["memory"] == {"limit": 1024}
+    assert resources["pids"] == {"limit": 3}
+    assert resources["devices"][0] == {"allow": False, "access": "rwm"}
+
+
+def test_journals_take_at_most_a_quarter_of_the_memory() -> None:
+    assert state_bytes(None) == 256 << 20
+    assert state_bytes(100 << 20) == 25 << 20
+
+
+def test_no_system_call_is_both_allowed_and_refused() -> None:
+    assert not set(ALLOWED) & set(REFUSED)
+    assert "clone3" not in {*ALLOWED, *REFUSED}
+    conditional = {"clone", "socket", "personality"}
+    assert not conditional & {*ALLOWED, *REFUSED}
+
+
+def test_the_filter_is_compiled_once_and_kept(tmp_path: Path) -> None:
+    program = compiled(tmp_path)
+    assert program == compile_filter()
+    (kept,) = tmp_path.iterdir()
+    kept.write_bytes(b"kept")
+    assert compiled(tmp_path) == b"kept"
+    assert profile()["defaultErrnoRet"] == 38
+
+
+@pytest.mark.parametrize(
+    ("table", "key"),
+    [
+        ({"launcher": "docker"}, "oci.launcher"),
+        ({"slots_ahead": 0}, "oci.slots_ahead"),
+        ({"concurrent_starts": "two"}, "oci.concurrent_starts"),
+        ({"subnet": "10.0.0.0/24"}, "oci.subnet"),
+        ({"nameserver": "resolver"}, "oci.nameserver"),
+        ({"allow": ["everything"]}, "oci.allow"),
+        ({"slotsahead": 1}, "oci.slotsahead: unknown key"),
+    ],
+)
+def test_a_bad_option_is_refused_by_name(table: dict[str, object], key: str) -> None:
+    with pytest.raises(ValueError, match=key):
+        read_options(table)
+
+
+def test_options_are_read_as_written_in_the_file() -> None:
+    read = read_options({"allow": ["10.1.0.0/16"], "launcher": "runc"})
+    assert read == OCIOptions(allow=("10.1.0.0/16",), launcher="runc")

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The packet filter as text, the arithmetic of addresses, and a Docker engine's firewall."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+
+from opensandbox_server.runtimes.oci.network import BLOCKS, Block, claim_block
+from opensandbox_server.runtimes.oci.resolver import chosen_nameserver
+from opensandbox_server.runtimes.oci.rules import NEVER_OUTSIDE, ruleset
+from tests.security.harness import Home, opened_home
+
+SUBNET = IPv4Network("10.200.0.0/16")
+
+
+def test_no_two_servers_share_addresses_or_ids() -> None:
+    blocks = [Block(number, SUBNET) for number in range(BLOCKS)]
+    for one, other in itertools.pairwise(blocks):
+        assert not one.subnet.overlaps(other.subnet)
+        assert one.first_id(one.indexes[-1]) + 65536 <= other.first_id(other.indexes[0])
+        assert other.subnet.subnet_of(SUBNET)
+    last = blocks[-1]
+    assert last.first_id(last.indexes[-1]) + 65536 < 2**32 - 65536
+
+
+def test_a_slot_has_neither_the_gateways_address_nor_the_broadcast() -> None:
+    block = Block(3, SUBNET)
+    addresses = {block.address(index) for index in block.indexes}
+    assert block.gateway not in addresses
+    assert block.subnet.broadcast_address not in addresses
+    assert len(addresses) == len(block.indexes)
+    assert all(len(block.link(index)) < 16 for index in block.indexes)
+
+
+def test_metadata_and_private_ranges_are_among_the_dropped() -> None:
+    dropped = [IPv4Network(text) for text in NEVER_OUTSIDE]
+    for address in ("169.254.169.254", "10.0.0.1", "192.168.1.1", "172.31.0.1", "100.100.100.200"):
+        assert any(IPv4Address(address) in network for network in dropped)
+
+
+def test_what_an_operator_allows_comes_before_the_drop() -> None:
+    text = ruleset("osb0", SUBNET, "10.200.0.1", "192.0.2.53", ["10.9.0.0/16"])
+    assert text.index("10.9.0.0/16 } accept") < text.index("169.254.0.0/16")
+    assert "dnat ip to 192.0.2.53:53" in text
+    assert "dnat" not in ruleset("osb0", SUBNET, "10.200.0.1", None, []).replace("status dnat", "")
+
+
+def test_the_first_ipv4_name_server_is_asked() -> None:
+    assert chosen_nameserver("search x\nnameserver fd00::1\nnameserver 192.0.2.1\n") == "192.0.2.1"
+    assert chosen_nameserver("nameserver ::1\n") is None
+
+
+def nft(text: str) -> str:
+    done = subprocess.run(
+        ["nft", "-f", "-"], input=text, text=True, capture_output=True, check=True
+    )
+    return done.stdout
+
+
+def test_a_docker_engine_that_drops_forwarded_packets_is_passed_and_left_as_it_was(
+    network: int, tmp_path: Path
+) -> None:
+    assert network >= 0
+    nft(
+        "table ip filter {\n"
+        "  chain FORWARD { type filter hook forward priority 0; policy drop; jump DOCKER-USER; }\n"
+        "  chain DOCKER-USER { counter return; }\n}"
+    )
+    before = nft("list table ip filter")
+    with opened_home(tmp_path / "home") as home:
+        during = nft("list table ip filter")
+        assert during.count(f'comment "{home.bridge}"') == 4
+    assert nft("list table ip filter") == before
+
+
+def test_a_bridge_is_taken_over_only_from_a_data_directory_that_is_gone(
+    network: int, tmp_path: Path
+) -> None:
+    assert network >= 0
+    gone, present = tmp_path / "gone", tmp_path / "present"
+    for directory in (gone, present):
+        directory.mkdir()
+        claim_block(directory / "network.json", str(directory), SUBNET)
+    gone.joinpath("network.json").unlink()
+    gone.rmdir()
+    assert claim_block(tmp_path / "new.json", str(tmp_path), SUBNET).number == 0
+    assert claim_block(present / "network.json", str(present), SUBNET).number == 1
+
+
+def test_the_rules_are_in_force_once(home: Home) -> None:
+    assert nft("list tables").split() == ["table", "inet", home.bridge]

@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verbs of the embedded runtime, on real sandboxes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import signal
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from opensandbox_server.images import Image
+from opensandbox_server.runtimes.base import (
+    ImageUnknown,
+    InstanceState,
+    InstanceUnknown,
+    NotSupported,
+    Resources,
+    RuntimeEvent,
+    RuntimeHome,
+    RuntimeUnavailable,
+    SandboxSpec,
+    StartFailed,
+    WrongState,
+)
+from opensandbox_server.runtimes.oci.runtime import OCIRuntime
+from tests.security.harness import TOKEN, Box, Home, opened_home
+
+
+def test_a_started_sandbox_answers_and_knows_its_id(home: Home) -> None:
+    box = home.start(env={"COLOUR": "green"})
+    assert box.instance.state is InstanceState.RUNNING
+    assert box.sh("echo $OPENSANDBOX_ID $COLOUR $PWD; id -u").output.split() == [
+        box.id,
+        "green",
+        "/workspace",
+        "0",
+    ]
+    assert [seen.id for seen in home.run(home.runtime.instances())] == [box.id]
+
+
+def test_stop_leaves_nothing_and_repeats_safely(home: Home) -> None:
+    box = home.start()
+    box.stop()
+    box.stop()
+    assert home.run(home.runtime.instances()) == []
+    assert not (home.data_dir / "sandboxes" / box.id).exists()
+    assert box.instance.execd.socket
+    assert not box.instance.execd.socket.exists()
+
+
+def test_pause_stops_everything_and_resume_lets_it_go_on(home: Home) -> None:
+    box = home.start()
+    ticking = "while :; do date +%s%N > /tmp/clock; sleep 0.01; done"
+    box.sh(f"({ticking}) > /dev/null 2>&1 & until [ -s /tmp/clock ]; do sleep 0.01; done")
+    home.run(home.runtime.pause(box.id))
+    home.run(home.runtime.pause(box.id))
+    (seen,) = home.run(home.runtime.instances())
+    assert seen.state is InstanceState.PAUSED
+    clock = home.data_dir / "sandboxes" / box.id / "upper" / "tmp" / "clock"
+    stopped = clock.read_text()
+    answers: list[str] = []
+    waiting = threading.Thread(target=lambda: answers.append(box.sh("echo woke").output))
+    waiting.start()
+    waiting.join(0.3)
+    assert waiting.is_alive()
+    assert clock.read_text() == stopped
+    home.run(home.runtime.resume(box.id))
+    home.run(home.runtime.resume(box.id))
+    waiting.join(10)
+    assert answers == ["woke"]
+    (seen,) = home.run(home.runtime.instances())
+    assert seen.state is InstanceState.RUNNING
+
+
+def test_a_paused_sandbox_can_be_stopped(home: Home) -> None:
+    box = home.start()
+    home.run(home.runtime.pause(box.id))
+    box.stop()
+    assert home.run(home.runtime.instances()) == []
+
+
+def test_an_unknown_id_is_refused(home: Home) -> None:
+    for verb in (home.runtime.pause, home.runtime.resume, home.runtime.inspect):
+        with pytest.raises(InstanceUnknown):
+            home.run(verb("nobody"))
+    home.run(home.runtime.stop("nobody"))
+
+
+def test_the_end_of_the_entrypoint_is_told_with_its_status(home: Home) -> None:
+    async def scenario() -> RuntimeEvent:
+        events = home.runtime.watch()
+        coming = asyncio.ensure_future(anext(events))
+        await asyncio.sleep(0)
+        spec = SandboxSpec("ends", "host", ["sh", "-c", "echo bye; exit 7"], execd_token=TOKEN)
+        with contextlib.suppress(StartFailed):  # it may end before its first answer
+            await home.runtime.start(spec)
+            return await asyncio.wait_for(coming, 10)
+        spec = SandboxSpec(
+            "ends", "host", ["sh", "-c", "echo bye; sleep 1; exit 7"], execd_token=TOKEN
+        )
+        await home.runtime.start(spec)
+        return await asyncio.wait_for(coming, 10)
+
+    event = home.run(scenario())
+    assert event.instance.id == "ends"
+    assert event.instance.state is InstanceState.EXITED
+    assert event.instance.exit_code == 7
+    with pytest.raises(WrongState):
+        home.run(home.runtime.pause("ends"))
+    assert "bye" in home.run(home.runtime.inspect("ends")).logs
+    home.run(home.runtime.stop("ends"))
+    assert home.run(home.runtime.instances()) == []
+
+
+def test_a_sandbox_that_ran_out_of_memory_says_so(home: Home) -> None:
+    async def scenario() -> RuntimeEvent:
+        events = home.runtime.watch()
+        coming = asyncio.ensure_future(anext(events))
+        await asyncio.sleep(0)
+        eat = "sleep 1; exec /usr/bin/python3 -c 'x = bytearray(10**9)'"
+        limits = Resources(memory_bytes=64 * 1024 * 1024)
+        spec = SandboxSpec("eats", "host", ["sh", "-c", eat], resources=limits, execd_token=TOKEN)
+        await home.runtime.start(spec)
+        return await asyncio.wait_for(coming, 20)
+
+    event = home.run(scenario())
+    assert event.instance.exit_code == 137
+    assert event.instance.reason == "it ran out of memory"
+
+
+def test_logs_are_the_end_of_the_entrypoints_output(home: Home) -> None:
+    box = home.start(entrypoint=["sh", "-c", "seq 1 400000; echo done > /tmp/done; sleep infinity"])
+    assert box.sh("until [ -e /tmp/done ]; do sleep 0.05; done").status == 0
+    logs = home.run(home.runtime.inspect(box.id)).logs
+    assert logs.endswith("399999\n400000\n")
+    assert len(logs) == 256 * 1024
+
+
+def test_a_flood_of_output_neither_blocks_the_entrypoint_nor_fills_the_disk(home: Home) -> None:
+    flood = "head -c 300000000 /dev/zero | tr '\\0' x; echo done > /tmp/done; sleep infinity"
+    box = home.start(entrypoint=["sh", "-c", flood])
+    assert box.sh("until [ -e /tmp/done ]; do sleep 0.05; done").status == 0
+    kept = home.data_dir / "sandboxes" / box.id
+    assert sum(file.stat().st_size for file in kept.glob("log*")) < 4 * 1024 * 1024
+
+
+def test_an_image_that_is_not_here_is_named_with_the_command_that_gets_it(home: Home) -> None:
+    with pytest.raises(ImageUnknown, match="opensandbox-server images pull nowhere"):
+        home.start("nowhere:latest")
+
+
+def test_an_entrypoint_that_does_not_exist_ends_the_sandbox_with_a_reason(home: Home) -> None:
+    with contextlib.suppress(StartFailed):  # or execd answered before it looked for the program
+        box = home.start(entrypoint=["/no/such/program"])
+        assert "no such file" in home.run(home.runtime.inspect(box.id)).logs
+        box.stop()
+    assert home.run(home.runtime.instances()) == []
+    assert list((home.data_dir / "sandboxes").glob("[!.]*")) == []
+
+
+def test_what_this_host_cannot_do_is_refused_by_name(home: Home) -> None:
+    with pytest.raises(NotSupported, match="disk"):
+        home.start(resources=Resources(disk_bytes=1 << 30))
+    with pytest.raises(NotSupported, match="gvisor"):
+        home.start(isolation="gvisor")
+
+
+@pytest.mark.parametrize("name", ["", "../up", "a/b", ".ahead-2", "-x", "a" * 101])
+def test_an_id_that_is_no_file_name_is_refused(home: Home, name: str) -> None:
+    with pytest.raises(StartFailed, match="id"):
+        home.start(id=name)
+
+
+def test_a_removed_image_stays_with_the_sandboxes_that_run_from_it(home: Home) -> None:
+    host = home.run(home.runtime.images.resolve("host"))
+
+    def fill(root: Path) -> Image:
+        shutil.copytree(host.rootfs, root, symlinks=True)
+        (root / "marker").write_text("here")
+        return replace(host, rootfs=root)
+
+    home.runtime.images.add("removed", fill)
+    box = home.start("removed")
+    home.run(home.runtime.images.remove("removed"))
+    assert box.sh("cat /marker").output == "here"
+    with pytest.raises(ImageUnknown):
+        home.start("removed")
+    box.stop()
+    home.runtime.images.sweep()
+    assert not list((home.data_dir / "images").glob(".old-*"))
+
+
+def test_a_cancelled_start_leaves_nothing(home: Home) -> None:
+    async def scenario() -> None:
+        spec = SandboxSpec("cut", "host", ["sleep", "infinity"], execd_token=TOKEN)
+        starting = asyncio.create_task(home.runtime.start(spec))
+        await asyncio.sleep(0.005)
+        starting.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await starting
+
+    for _ in range(5):
+        home.run(scenario())
+        assert home.run(home.runtime.instances()) == []
+        assert not (home.data_dir / "sandboxes" / "cut").exists()
+
+
+def test_many_starts_at_once_all_succeed(home: Home) -> None:
+    async def scenario() -> int:
+        specs = [
+            SandboxSpec(f"many-{n}", "host", ["sleep", "infinity"], execd_token=TOKEN)
+            for n in range(20)
+        ]
+        started = await asyncio.gather(*(home.runtime.start(spec) for spec in specs))
+        await asyncio.gather(*(home.runtime.stop(instance.id) for instance in started))
+        return len(started)
+
+    assert home.run(scenario()) == 20
+
+
+def test_limits_are_in_force(home: Home) -> None:
+    limits = Resources(cpus=0.05, memory_bytes=128 * 1024 * 1024, pids=99)
+    box = home.start(resources=limits)
+    box.sh("timeout 1 sh -c 'while :; do :; done'")
+    groups = {path.parts[4]: path for path in Path("/sys/fs/cgroup").glob(f"*/osb-*/{box.id}")}
+    if "cpu" not in groups:
+        pytest.skip("this host has cgroup v2; the v1 files are not there")
+    assert (groups["memory"] / "memory.limit_in_bytes").read_text().strip() == "134217728"
+    assert (groups["pids"] / "pids.max").read_text().strip() == "99"
+    throttled = (groups["cpu"] / "cpu.stat").read_text().split()
+    assert int(throttled[throttled.index("nr_throttled") + 1]) > 0
+
+
+def test_a_read_only_sandbox_cannot_write_to_its_root(home: Home) -> None:
+    box = home.start(is_readonly=True)
+    assert "Read-only file system" in box.sh("touch /workspace/file").output
+
+
+def test_runc_serves_as_well(network: int, tmp_path: Path) -> None:
+    assert network >= 0
+    with opened_home(tmp_path / "runc", {"launcher": "runc"}) as home:
+        box = home.start(resources=Resources(memory_bytes=128 * 1024 * 1024, pids=64))
+        assert "Seccomp:\t2" in box.sh("cat /proc/1/status").output
+        assert box.sh("unshare --mount true").status != 0
+        home.run(home.runtime.pause(box.id))
+        home.run(home.runtime.resume(box.id))
+        assert box.sh("echo alive").output == "alive"
+        box.stop()
+
+
+def test_a_launcher_that_is_killed_is_replaced_and_sandboxes_live_on(home: Home) -> None:
+    box = home.start(entrypoint=["sh", "-c", "while :; do echo tick; sleep 0.05; done"])
+    helper = home.runtime._helper
+    assert helper
+    launcher = helper._child
+    assert launcher
+
+    async def scenario() -> None:
+        launcher.send(signal.SIGKILL)
+        while home.runtime._helper in (None, helper):
+            await asyncio.sleep(0.01)
+
+    home.run(asyncio.wait_for(scenario(), 20))
+    (seen,) = home.run(home.runtime.instances())
+    assert seen.id == box.id
+    assert seen.state is InstanceState.RUNNING
+    assert box.sh("echo alive").output == "alive"
+    assert Box(home, home.start().instance).sh("echo another").output == "another"
+
+
+def test_without_execd_or_root_the_reason_is_given(tmp_path: Path) -> None:
+    runtime = OCIRuntime(RuntimeHome(tmp_path, tmp_path / "run"))
+    with pytest.raises(RuntimeUnavailable, match="execd"):
+        asyncio.run(runtime.prepare())

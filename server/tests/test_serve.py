@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A whole server as an operator runs it: first start, faults at the start, crashes, and the end."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from opensandbox_server.programs import find_program
+from server.tests.serving import KEY, NotServing, Serving, serving
+from server.tests.world import wish
+
+FAKE = ("--runtime", "fake")
+
+
+@pytest.fixture(autouse=True)
+def _programs() -> None:
+    """Ask for the real programs: they are built before tests run."""
+    for name in ("execd", "ingress"):
+        if find_program(name) is None:
+            pytest.fail(f"{name} is not built: make build")
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Iterator[Path]:
+    """Have a data directory; what still runs in it is ended afterwards."""
+    yield tmp_path / "data"
+    with serving(tmp_path / "data", *FAKE, "--stop-sandboxes"):
+        pass
+
+
+def create(server: Serving) -> str:
+    with server.client() as client:
+        answer = client.post("/sandboxes", json=wish())
+    assert answer.status_code == 202, answer.text
+    sandbox_id: str = answer.json()["id"]
+    return sandbox_id
+
+
+def ping(server: Serving, sandbox_id: str) -> int:
+    with server.client() as client:
+        return client.get(f"/sandboxes/{sandbox_id}/proxy/44772/ping").status_code
+
+
+def test_the_first_start_makes_a_key_and_shows_it_once(data_dir: Path) -> None:
+    with serving(data_dir, *FAKE, key=None) as server:
+        shown = re.search(r"^    (\S{40,})$", server.output(), re.MULTILINE)
+        assert shown
+        assert httpx.get(f"{server.url}/v1/sandboxes").status_code == 401
+        with server.client(shown[1]) as client:
+            assert client.get("/sandboxes").status_code == 200
+        assert (data_dir / "api_key").stat().st_mode & 0o777 == 0o600
+        assert server.url.startswith("http://127.0.0.1:")
+    with serving(data_dir, *FAKE, key=None) as server:
+        assert shown[1] not in server.output()
+        with server.client(shown[1]) as client:
+            assert client.get("/sandboxes").status_code == 200
+
+
+def test_a_key_of_a_start_that_failed_is_not_kept(tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    config = tmp_path / "config.toml"
+    config.write_text(f'[server]\nbin_dir = "{empty}"\n')
+    with pytest.raises(NotServing, match="cannot find the ingress program"):
+        serving(tmp_path / "data", *FAKE, "--config", str(config), key=None).__enter__()
+    assert not (tmp_path / "data" / "api_key").exists()
+
+
+def test_no_key_is_needed_only_when_the_operator_says_so(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENSANDBOX_INSECURE_SERVER", "YES")
+    with serving(data_dir, *FAKE, key=None) as server:
+        assert httpx.get(f"{server.url}/v1/sandboxes").status_code == 200
+        assert "no API key is needed" in server.output()
+
+
+def test_a_data_directory_has_one_server(data_dir: Path) -> None:
+    with serving(data_dir, *FAKE) as server:
+        with pytest.raises(NotServing) as refusal:
+            serving(data_dir, *FAKE).__enter__()
+        assert str(refusal.value).count("\n") == 1
+        assert f"in use by another server (process {server.process.pid})" in str(refusal.value)
+        assert server.process.poll() is None
+
+
+def test_a_port_that_is_taken_is_one_clear_error(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        with pytest.raises(NotServing) as refusal:
+            serving(tmp_path / "data", *FAKE, "--port", port).__enter__()
+    assert str(refusal.value).count("\n") == 1
+    assert f"127.0.0.1:{port}: the port is taken" in str(refusal.value)
+
+
+def test_a_broken_store_is_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "opensandbox.db").write_text("x" * 5000)
+    with pytest.raises(NotServing) as refusal:
+        serving(tmp_path / "data", *FAKE).__enter__()
+    assert "cannot open the store" in str(refusal.value)
+    assert "Traceback" not in str(refusal.value)
+
+
+def test_after_sigterm_sandboxes_run_on_and_the_next_server_has_them(data_dir: Path) -> None:
+    with serving(data_dir, *FAKE) as server:
+        sandbox_id = create(server)
+        assert ping(server, sandbox_id) == 200
+        assert server.end() == 0
+        assert "Traceback" not in server.output()
+        assert not (data_dir / "run" / "api.sock").exists()
+    with serving(data_dir, *FAKE) as server:
+        assert ping(server, sandbox_id) == 200
+
+
+def test_after_kill_the_next_server_has_every_sandbox(data_dir: Path) -> None:
+    with serving(data_dir, *FAKE) as server:
+        ids = [create(server) for _ in range(3)]
+        with server.client() as client:
+            client.post(f"/sandboxes/{ids[0]}/pause").raise_for_status()
+        server.end(signal.SIGKILL)
+    with serving(data_dir, *FAKE) as server:
+        assert [ping(server, sandbox_id) for sandbox_id in ids] == [409, 200, 200]
+        with server.client() as client:
+            client.post(f"/sandboxes/{ids[0]}/resume").raise_for_status()
+            assert ping(server, ids[0]) == 200
+            for sandbox_id in ids:
+                assert client.delete(f"/sandboxes/{sandbox_id}").status_code == 204
+        assert list((data_dir / "sandboxes").iterdir()) == []
+
+
+def test_with_stop_sandboxes_nothing_runs_on(data_dir: Path) -> None:
+    with serving(data_dir, *FAKE, "--stop-sandboxes") as server:
+        create(server)
+        assert server.end(signal.SIGINT) == 0
+    assert list((data_dir / "sandboxes").iterdir()) == []
+    with sqlite3.connect(data_dir / "opensandbox.db") as db:
+        assert db.execute("SELECT count(*) FROM sandboxes").fetchone() == (0,)
+    db.close()
+
+
+def test_an_ingress_that_dies_is_replaced(data_dir: Path) -> None:
+    with serving(data_dir, *FAKE) as server:
+        sandbox_id = create(server)
+        children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children")
+        ingress = [pid for pid in children.read_text().split() if _name(pid) == "ingress"]
+        os.kill(int(ingress[0]), signal.SIGKILL)
+        assert httpx.get(f"{server.url}/health").status_code == 200
+        assert create(server) != sandbox_id
+        assert ping(server, sandbox_id) == 200
+
+
+def test_ingress_has_no_privileges(data_dir: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only a server that is root has privileges to drop")
+    with serving(data_dir, *FAKE) as server:
+        children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children")
+        ingress = next(pid for pid in children.read_text().split() if _name(pid) == "ingress")
+        status = Path(f"/proc/{ingress}/status").read_text()
+        assert re.search(r"^Uid:\t63535\t63535\t63535\t63535$", status, re.MULTILINE)
+        assert re.search(r"^Gid:\t63535\t63535\t63535\t63535$", status, re.MULTILINE)
+        assert re.search(r"^Groups:\t ?$", status, re.MULTILINE)
+        assert re.search(r"^CapEff:\t0+$", status, re.MULTILINE)
+
+
+def test_a_key_in_the_environment_is_the_key(data_dir: Path) -> None:
+    with serving(data_dir, *FAKE) as server, server.client(KEY) as client:
+        assert client.get("/sandboxes").status_code == 200
+        assert not (data_dir / "api_key").exists()
+
+
+def _name(pid: str) -> str:
+    return Path(f"/proc/{pid}/comm").read_text().strip()

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A whole server in one process: real app, store and fake runtime; only the door stands in."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+
+from opensandbox_server.app import build_app
+from opensandbox_server.endpoints import Endpoints, Signer
+from opensandbox_server.errors import DoorClosed
+from opensandbox_server.ingress import Route
+from opensandbox_server.keys import ApiKeys
+from opensandbox_server.runtimes.base import RuntimeHome
+from opensandbox_server.runtimes.fake import FakeRuntime
+from opensandbox_server.sandboxes import Sandboxes
+from opensandbox_server.settings import Settings
+
+KEY = "a key of the tests"
+HEADERS = {"OPEN-SANDBOX-API-KEY": KEY}
+SIGNER = Signer("7", b"sixteen bytes or more")
+
+
+def wish(**changes: Any) -> dict[str, Any]:
+    """Return a request that creates a sandbox; None takes a field away."""
+    body: dict[str, Any] = {
+        "image": {"uri": "any"},
+        "entrypoint": ["tail", "-f", "/dev/null"],
+        "timeout": 600,
+        "resourceLimits": {"cpu": "500m", "memory": "512Mi"},
+    }
+    return {key: value for key, value in (body | changes).items() if value is not None}
+
+
+@dataclass
+class RememberedRoutes:
+    """A door that only remembers what it was told."""
+
+    table: dict[str, Route] = field(default_factory=dict)
+    told: list[str] = field(default_factory=list)
+    is_closed: bool = False
+
+    async def put(self, route: Route) -> None:
+        """Remember a route."""
+        if self.is_closed:
+            raise DoorClosed("closed by the test")
+        self.table[route.id] = route
+        self.told.append("paused" if route.is_paused else "running")
+
+    async def delete(self, sandbox_id: str) -> None:
+        """Forget a route."""
+        self.table.pop(sandbox_id, None)
+        self.told.append("gone")
+
+
+@dataclass
+class World:
+    """One running server and a client of it."""
+
+    client: httpx.AsyncClient
+    runtime: FakeRuntime
+    routes: RememberedRoutes
+    app: FastAPI
+
+    @property
+    def sandboxes(self) -> Sandboxes:
+        """What the routes call."""
+        found: Sandboxes = self.app.state.sandboxes
+        return found
+
+    async def create(self, **changes: Any) -> dict[str, Any]:
+        """Create a sandbox that must succeed."""
+        answer = await self.client.post("/v1/sandboxes", json=wish(**changes))
+        assert answer.status_code == 202, answer.text
+        body: dict[str, Any] = answer.json()
+        return body
+
+
+def make_runtime(data_dir: Path, execd: Path | None = None) -> FakeRuntime:
+    """Make a fake runtime whose instances outlive one world."""
+    run_dir = data_dir / "run"
+    run_dir.mkdir(parents=True, exist_ok=True)
+    return FakeRuntime(RuntimeHome(data_dir=data_dir, run_dir=run_dir, execd=execd))
+
+
+@contextlib.asynccontextmanager
+async def open_world(
+    data_dir: Path, runtime: FakeRuntime | None = None, **tables: Any
+) -> AsyncIterator[World]:
+    """Start a server on data_dir; leaving stops the server and not the sandboxes."""
+    server = {"data_dir": data_dir, **tables.pop("server", {})}
+    settings = Settings.model_validate({"server": server, **tables})
+    runtime = runtime or make_runtime(data_dir)
+    routes, ways = RememberedRoutes(), Endpoints(settings.ingress, SIGNER, settings.server.eip)
+    app = build_app(settings, runtime, routes, ApiKeys.of([KEY]), ways)
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(
+            transport=transport, base_url="http://server:8080", headers=HEADERS
+        ) as client,
+    ):
+        yield World(client, runtime, routes, app)

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One runtime for all security tests, in a network of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.security.harness import Home, missing, opened_home, own_network
+
+
+@pytest.fixture(scope="session")
+def network() -> Iterator[int]:
+    """A network namespace for the runtime and everything around it."""
+    if reason := missing():
+        pytest.skip(f"the embedded runtime does not work here: {reason}")
+    with own_network() as netns:
+        yield netns
+
+
+@pytest.fixture(scope="session")
+def home(network: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+    """A runtime; each test starts its own sandboxes."""
+    assert network >= 0
+    with opened_home(tmp_path_factory.mktemp("home")) as opened:
+        yield opened
+
+
+@pytest.fixture(autouse=True)
+def _stop_sandboxes(home: Home) -> Iterator[None]:
+    yield
+    home.stop_all()

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real embedded runtime in a network of its own, driven from plain tests.
+
+Everything happens in a fresh network namespace: bridge, rules and routes of the machine that runs
+the tests stay as they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import itertools
+import json
+import os
+import shlex
+import socket
+import threading
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pyroute2 import IPRoute  # type: ignore[import-untyped]
+
+from opensandbox_server.images import Image
+from opensandbox_server.programs import find_program
+from opensandbox_server.runtimes.base import Instance, Resources, RuntimeHome, SandboxSpec
+from opensandbox_server.runtimes.oci import syscalls
+from opensandbox_server.runtimes.oci.bundle import Launch
+from opensandbox_server.runtimes.oci.doctor import examine
+from opensandbox_server.runtimes.oci.options import read_options
+from opensandbox_server.runtimes.oci.runtime import OCIRuntime
+
+Result = TypeVar("Result")
+TOKEN = "the token of the tests"  # noqa: S105  # of sandboxes that live for seconds
+ALL_PROTECTIONS = ("capabilities", "seccomp", "paths")
+_numbers = itertools.count(1)
+
+
+class WeakenedRuntime(OCIRuntime):
+    """Drops protections, to see that an attack works without them."""
+
+    without: tuple[str, ...] = ()
+
+    def _launch(self, spec: SandboxSpec, image: Image) -> Launch:
+        kept = tuple(name for name in ALL_PROTECTIONS if name not in self.without)
+        return replace(super()._launch(spec, image), protections=kept)
+
+
+@dataclass
+class Outcome:
+    """What a command in a sandbox did."""
+
+    status: int
+    output: str
+
+
+class Box:
+    """A running sandbox, spoken to through its execd."""
+
+    def __init__(self, home: Home, instance: Instance) -> None:
+        self._home = home
+        self.instance = instance
+        self.id = instance.id
+
+    def sh(self, command: str, timeout: float = 60) -> Outcome:
+        """Run a shell command to its end; standard error is part of the output."""
+        marked = f"( {command}\n) 2>&1; printf '\\nstatus:%s\\n' $?"
+        lines = [
+            str(event["text"])
+            for event in self._events({"command": marked}, timeout)
+            if event["type"] in ("stdout", "stderr")
+        ]
+        for number, line in enumerate(lines):
+            if line.startswith("status:"):
+                output = "\n".join(lines[:number]).strip("\n")
+                return Outcome(int(line.removeprefix("status:")), output)
+        return Outcome(-1, "\n".join(lines))
+
+    def python(self, code: str, timeout: float = 60) -> Outcome:
+        """Run a Python program."""
+        return self.sh(f"/usr/bin/python3 -c {shlex.quote(code)}", timeout)
+
+    def stop(self) -> None:
+        """End it."""
+        self._home.run(self._home.runtime.stop(self.id))
+
+    def _events(self, body: Mapping[str, object], timeout: float) -> Iterator[dict[str, Any]]:
+        assert self.instance.execd.socket
+        connection = http.client.HTTPConnection("execd")
+        connection.sock = socket.socket(socket.AF_UNIX)
+        with contextlib.closing(connection):
+            connection.sock.settimeout(timeout)
+            connection.sock.connect(str(self.instance.execd.socket))
+            headers = {"X-EXECD-ACCESS-TOKEN": TOKEN, "Content-Type": "application/json"}
+            connection.request("POST", "/command", json.dumps(body), headers)
+            answer = connection.getresponse()
+            assert answer.status == 200, answer.read()
+            for line in answer.read().decode(errors="replace").splitlines():
+                if line.startswith("{"):
+                    yield json.loads(line)
+
+
+class Home:
+    """One runtime and the event loop it lives on."""
+
+    def __init__(self, data_dir: Path, options: Mapping[str, object], execd: Path) -> None:
+        self.data_dir = data_dir
+        (data_dir / "run").mkdir(parents=True, exist_ok=True)
+        self._runner = asyncio.Runner()
+        self.runtime = WeakenedRuntime(
+            RuntimeHome(data_dir, data_dir / "run", execd, None, dict(options))
+        )
+
+    def open(self) -> None:
+        """Prepare the runtime."""
+        self.run(self.runtime.prepare())
+
+    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Run a coroutine to its end."""
+        return self._runner.run(work)
+
+    def start(
+        self,
+        image: str = "host",
+        entrypoint: Sequence[str] = ("sleep", "infinity"),
+        *,
+        without: tuple[str, ...] = (),
+        resources: Resources = Resources(),  # noqa: B008
+        **wanted: Any,
+    ) -> Box:
+        """Start a sandbox, without some of its protections when a test says so."""
+        self.runtime.without = without
+        name = wanted.pop("id", f"test-{os.getpid()}-{next(_numbers)}")
+        spec = SandboxSpec(
+            name, image, entrypoint, resources=resources, execd_token=TOKEN, **wanted
+        )
+        return Box(self, self.run(self.runtime.start(spec)))
+
+    def stop_all(self) -> None:
+        """Stop every sandbox."""
+        for instance in self.run(self.runtime.instances()):
+            self.run(self.runtime.stop(instance.id))
+
+    def close(self) -> None:
+        """Close the runtime."""
+        self.run(self.runtime.close())
+        self._runner.close()
+
+    @property
+    def bridge(self) -> str:
+        """The name of this runtime's bridge."""
+        return f"osb{json.loads((self.data_dir / 'network.json').read_text())['block']}"
+
+
+def missing() -> str:
+    """Say what keeps the embedded runtime from working here; empty when nothing does."""
+    found = [fault for fault in examine(find_execd(), read_options({})) if not fault.is_ok]
+    return "; ".join(
+        f"{fault.name}: {fault.message}" for fault in found if fault.name != "resolver"
+    )
+
+
+def find_execd() -> Path | None:
+    """Find the program under test."""
+    return find_program("execd")
+
+
+@contextlib.contextmanager
+def own_network() -> Iterator[int]:
+    """Put the calling thread into a network namespace of its own; yields its descriptor."""
+    before = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    syscalls.unshare(syscalls.CLONE_NEWNET)
+    own = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    with IPRoute() as netlink:
+        netlink.link("set", index=1, state="up")
+    try:
+        yield own
+    finally:
+        syscalls.setns(before, syscalls.CLONE_NEWNET)
+        os.close(before)
+        os.close(own)
+
+
+@contextlib.contextmanager
+def opened_home(data_dir: Path, options: Mapping[str, object] | None = None) -> Iterator[Home]:
+    """Open a runtime, and leave nothing of it behind."""
+    execd = find_execd()
+    assert execd is not None
+    home = Home(data_dir, {"slots_ahead": 3, **(options or {})}, execd)
+    home.open()
+    try:
+        yield home
+    finally:
+        home.stop_all()
+        home.close()
+
+
+@contextlib.contextmanager
+def listening(netns: int, address: str, port: int = 0, reply: bytes = b"hello") -> Iterator[int]:
+    """Answer TCP connections at an address in a network namespace; yields the port."""
+    listener = in_namespace(netns, lambda: socket.create_server((address, port)))
+
+    def answer() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection, contextlib.suppress(OSError):
+                connection.sendall(reply)
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    try:
+        yield int(listener.getsockname()[1])
+    finally:
+        with contextlib.suppress(OSError):
+            listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join()
+
+
+def in_namespace(netns: int, work: Any) -> Any:
+    """Call work on a thread that is in a network namespace."""
+    results: list[Any] = []
+
+    def run() -> None:
+        syscalls.setns(netns, syscalls.CLONE_NEWNET)
+        results.append(work())
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    return results[0]

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What root in a sandbox may not do. Each attack is first seen to work without its protection."""
+
+from __future__ import annotations
+
+import platform
+
+import pytest
+
+from opensandbox_server.runtimes.oci.bundle import CAPABILITIES
+from tests.security.harness import Home
+
+CAPABILITY_BITS = {
+    "CAP_CHOWN": 0,
+    "CAP_DAC_OVERRIDE": 1,
+    "CAP_FOWNER": 3,
+    "CAP_FSETID": 4,
+    "CAP_KILL": 5,
+    "CAP_SETGID": 6,
+    "CAP_SETUID": 7,
+    "CAP_SETPCAP": 8,
+    "CAP_NET_BIND_SERVICE": 10,
+    "CAP_SYS_CHROOT": 18,
+    "CAP_SETFCAP": 31,
+}
+MOUNT = "mount -t tmpfs none /mnt && echo mounted"
+
+SYSTEM_CALLS = {
+    # name: (number on x86_64, arguments)
+    "unshare": (272, "0x20000, 0"),
+    "mount": (165, "b'none', b'/mnt', b'tmpfs', 0, 0"),
+    "keyctl": (250, "0, -3, 1"),
+    "add_key": (248, "b'user', b'name', b'data', 4, -3"),
+    "bpf": (321, "0, 0, 0"),
+    "userfaultfd": (323, "1"),
+    "perf_event_open": (298, "0, 0, -1, -1, 0"),
+    "io_uring_setup": (425, "0, 0"),
+    "fsopen": (430, "b'tmpfs', 0"),
+    "open_tree": (428, "-100, b'/', 1"),
+    "mount_setattr": (442, "-100, b'/', 0, 0, 0"),
+    "open_by_handle_at": (304, "-100, 0, 0"),
+    "setns": (308, "0, 0"),
+}
+
+
+def call(name: str) -> str:
+    """Return a program that makes a system call and prints its error."""
+    number, arguments = SYSTEM_CALLS[name]
+    return (
+        "import ctypes, errno; libc = ctypes.CDLL(None, use_errno=True)\n"
+        f"result = libc.syscall({number}, {arguments})\n"
+        "print('done' if result >= 0 else errno.errorcode[ctypes.get_errno()])"
+    )
+
+
+def test_pid_1_has_the_listed_capabilities_a_filter_and_no_new_privileges(home: Home) -> None:
+    wanted = sum(1 << CAPABILITY_BITS[name] for name in CAPABILITIES)
+    status = home.start().sh("cat /proc/1/status").output
+    fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+    for name in ("CapPrm", "CapEff", "CapBnd"):
+        assert int(fields[name], 16) == wanted
+    assert int(fields["CapInh"], 16) == int(fields["CapAmb"], 16) == 0
+    assert fields["NoNewPrivs"] == "1"
+    assert fields["Seccomp"] == "2"
+
+
+def test_commands_have_no_more_than_pid_1(home: Home) -> None:
+    status = home.start().sh("cat /proc/self/status").output
+    assert "Seccomp:\t2" in status
+    assert "NoNewPrivs:\t1" in status
+    assert "CapEff:\t00000000800405fb" in status
+
+
+@pytest.mark.parametrize("without", [(), ("seccomp",), ("capabilities",)])
+def test_mounting_fails_while_one_of_two_protections_is_left(
+    home: Home, without: tuple[str, ...]
+) -> None:
+    unprotected = home.start(without=("seccomp", "capabilities")).sh(MOUNT)
+    assert unprotected.output == "mounted"
+    assert home.start(without=without).sh(MOUNT).status != 0
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers are those of x86_64")
+@pytest.mark.parametrize("name", SYSTEM_CALLS)
+def test_a_dangerous_system_call_is_refused_before_the_kernel_looks_at_it(
+    home: Home, name: str
+) -> None:
+    weak = home.start(without=("seccomp", "capabilities")).python(call(name)).output
+    if weak in ("ENOSYS", "EPERM"):
+        pytest.skip(f"this kernel itself answers {name} with {weak}")
+    assert home.start(without=("capabilities",)).python(call(name)).output == "EPERM"
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers are those of x86_64")
+def test_clone3_does_not_exist_and_clone_makes_no_namespaces(home: Home) -> None:
+    make = (
+        "import ctypes, errno, os; libc = ctypes.CDLL(None, use_errno=True)\n"
+        "result = libc.syscall({number}, {arguments})\n"
+        "if result == 0: os._exit(0)\n"
+        "print('made' if result > 0 else errno.errorcode[ctypes.get_errno()])"
+    )
+    new_pid = make.format(number=56, arguments="0x20000011, 0, 0, 0, 0")
+    clone3 = make.format(number=435, arguments="0, 0")
+    weak = home.start(without=("seccomp", "capabilities"))
+    assert weak.python(new_pid).output == "made"
+    assert weak.python(clone3).output == "EINVAL"
+    strong = home.start(without=("capabilities",))
+    assert strong.python(new_pid).output == "ENOSYS"
+    assert strong.python(clone3).output == "ENOSYS"
+
+
+def test_user_namespaces_are_used_up_even_without_a_filter(home: Home) -> None:
+    weak = home.start(without=("seccomp",)).sh("unshare --user true")
+    assert weak.status != 0
+    assert "No space left on device" in weak.output
+
+
+def test_a_raw_socket_needs_a_capability_nobody_has(home: Home) -> None:
+    attack = "import socket; socket.socket(socket.AF_INET, socket.SOCK_RAW, 1); print('opened')"
+    assert home.start(without=("capabilities",)).python(attack).output == "opened"
+    assert "PermissionError" in home.start().python(attack).output
+
+
+def test_setuid_programs_give_nothing(home: Home) -> None:
+    box = home.start()
+    box.sh("cp /usr/bin/id /tmp/id && chmod 4755 /tmp/id")
+    become = "import os; os.setgid(1000); os.setuid(1000); os.execv('/tmp/id', ['id', '-u'])"
+    assert box.python(become).output == "1000"
