@@ -4,11 +4,12 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-build quickstart test check bench build serve images clean
+.PHONY: help setup setup-build setup-run quickstart test check bench build serve images clean
 
 TOOLS   := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/opensandbox/tools
 VERSION := $(shell cat VERSION)
-PORT    ?= 44772
+PORT    ?= 8080
+RUNTIME ?= oci
 
 # Tools that setup had to install come first; Go never fetches another toolchain by itself.
 export PATH := $(TOOLS)/bin:$(PATH)
@@ -23,8 +24,11 @@ setup: ## Install what checks and tests need (Debian and Ubuntu), once
 setup-build:
 	@scripts/setup build
 
-quickstart: build ## Build execd, start it and show what it does, in seconds
-	@python3=$$(scripts/setup python) && "$$python3" scripts/quickstart.py
+setup-run:
+	@scripts/setup run
+
+quickstart: setup-run build ## Start a server, run commands and code in a sandbox, clean up
+	@.venv/bin/python scripts/quickstart.py
 
 test: setup build ## Run every test: Go with the race detector, fuzzing for a bounded time, Python
 	@scripts/test
@@ -41,9 +45,10 @@ build: setup-build ## Build the Go programs into build/
 	@cd dataplane && CGO_ENABLED=0 go build -trimpath -buildvcs=false \
 		-ldflags '-s -w -X main.version=$(VERSION)' -o ../build/ ./cmd/...
 
-serve: build ## Run execd in the foreground on 127.0.0.1:PORT (the server comes with a later part)
-	@echo "execd on http://127.0.0.1:$(PORT), without a token; commands run on this machine as $$(id -un). Ctrl-C ends it."
-	@exec build/execd --listen tcp://127.0.0.1:$(PORT)
+# make serve PORT=8080 API_KEY=secret DATA=~/sandboxes RUNTIME=oci
+serve: setup-run build ## Run a server in the foreground until Ctrl-C: PORT, API_KEY, DATA, RUNTIME
+	@exec env $(if $(API_KEY),OPENSANDBOX_SERVER_API_KEY='$(API_KEY)') .venv/bin/opensandbox-server \
+		--port $(PORT) --runtime $(RUNTIME) $(if $(DATA),--data-dir '$(DATA)')
 
 images: ## Build sandbox images (none exist yet)
 	@echo "There are no images yet: the first one, code-interpreter, comes with code contexts."

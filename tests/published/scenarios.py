@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
+# mypy: ignore-errors
+# The types are those of another package of the same name.
 """What a user of the published client does. Runs in the client's own virtual environment.
 
-    python scenarios.py DOMAIN WORKDIR
+    python scenarios.py DOMAIN WORKDIR [IMAGE [KEY]]
 
 Every function named scenario_… gets a sandbox and an empty directory. The outcome of each is
 printed as one line of JSON: its name, and what went wrong or null.
@@ -31,6 +33,8 @@ from opensandbox.models.filesystem import (
     WriteEntry,
 )
 
+IMAGE = sys.argv[3] if len(sys.argv) > 3 else "any"
+KEY = sys.argv[4] if len(sys.argv) > 4 else "key"
 WAIT_SECONDS = 20.0  # bounds waiting for something that must happen
 
 
@@ -270,17 +274,17 @@ def scenario_metrics_and_health(sandbox: SandboxSync, work: str) -> None:
 
 def scenario_uploads_of_server_proxy_mode(sandbox: SandboxSync, work: str) -> None:
     config = ConnectionConfigSync(
-        domain=sandbox.connection_config.domain, api_key="key", use_server_proxy=True
+        domain=sandbox.connection_config.domain, api_key=KEY, use_server_proxy=True
     )
-    with SandboxSync.create("any", connection_config=config) as proxied:
+    with SandboxSync.create(IMAGE, connection_config=config) as proxied:
         proxied.files.write_file(f"{work}/with length.txt", "content")
         assert proxied.files.read_file(f"{work}/with length.txt") == "content"
 
 
 def scenario_the_async_client(sandbox: SandboxSync, work: str) -> None:
     async def use() -> None:
-        config = ConnectionConfig(domain=sandbox.connection_config.domain, api_key="key")
-        other = await Sandbox.create("any", connection_config=config)
+        config = ConnectionConfig(domain=sandbox.connection_config.domain, api_key=KEY)
+        other = await Sandbox.create(IMAGE, connection_config=config)
         async with other:
             executions = await asyncio.gather(*(other.commands.run(f"echo {i}") for i in range(10)))
             assert [e.text for e in executions] == [str(i) for i in range(10)]
@@ -292,11 +296,11 @@ def scenario_the_async_client(sandbox: SandboxSync, work: str) -> None:
     asyncio.run(use())
 
 
-def main(domain: str, workdir: str) -> None:
+def main(domain: str, workdir: str, *_: str) -> None:
     """Run every scenario against one sandbox."""
     logging.disable(logging.CRITICAL)  # the client logs the errors that scenarios provoke
-    config = ConnectionConfigSync(domain=domain, api_key="key", disable_metrics=True)
-    with SandboxSync.create("any", connection_config=config) as sandbox:
+    config = ConnectionConfigSync(domain=domain, api_key=KEY, disable_metrics=True)
+    with SandboxSync.create(IMAGE, connection_config=config) as sandbox:
         for name, scenario in list(globals().items()):
             if not name.startswith("scenario_"):
                 continue

@@ -8,16 +8,22 @@ from pathlib import Path
 import pytest
 import yaml
 
+from benchmarks.run import TARGETS
 from tests.daemon import BINARY
 
 ROOT = Path(__file__).resolve().parents[2]
 EXECD = (ROOT / "docs" / "execd.md").read_text()
+INGRESS = (ROOT / "docs" / "ingress.md").read_text()
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
 
 
-def test_the_help_in_the_docs_is_what_the_program_prints() -> None:
-    shown = EXECD.split("compared by a test -->\n```\n")[1].split("```\n<!-- /help -->")[0]
-    printed = subprocess.run([str(BINARY), "--help"], capture_output=True, text=True, check=True)
+@pytest.mark.parametrize(
+    ("name", "page"), [("execd", EXECD), ("ingress", INGRESS)], ids=["execd", "ingress"]
+)
+def test_the_help_in_the_docs_is_what_the_program_prints(name: str, page: str) -> None:
+    shown = page.split("compared by a test -->\n```\n")[1].split("```\n<!-- /help -->")[0]
+    program = str(BINARY.with_name(name))
+    printed = subprocess.run([program, "--help"], capture_output=True, text=True, check=True)
     expected = (printed.stdout + printed.stderr).expandtabs(4).replace("      \t", "        ")
     assert squeezed(shown) == squeezed(expected)
 
@@ -32,6 +38,14 @@ def test_every_error_code_is_explained() -> None:
     codes = re.findall(r'^\tCode\w+\s*= "([A-Z_]+)"$', source, re.MULTILINE)
     assert len(codes) > 10
     assert [code for code in codes if f"| `{code}` |" not in EXECD] == []
+
+
+def test_every_error_code_of_ingress_is_explained() -> None:
+    source = (ROOT / "dataplane" / "ingress" / "errors.go").read_text()
+    codes = re.findall(r'^\tcode\w+\s*= "([A-Z_]+)"$', source, re.MULTILINE)
+    explained = set(re.findall(r"`([A-Z_]+)`", INGRESS.split("## Errors")[1]))
+    assert len(codes) > 10
+    assert set(codes) - explained == set()
 
 
 def test_every_code_of_terminal_frames_is_named() -> None:
@@ -61,10 +75,33 @@ def test_every_link_leads_somewhere(page: Path) -> None:
     assert [link for link in local if not (page.parent / link).exists()] == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_into_a_page_finds_its_heading(page: Path) -> None:
+    missing = []
+    for file, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text()):
+        target = page.parent / file if file else page
+        headings = re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)
+        if anchor not in {anchor_of(heading) for heading in headings}:
+            missing.append(f"{file}#{anchor}")
+    assert missing == []
+
+
+def anchor_of(heading: str) -> str:
+    """Name a heading as the pages of a forge do."""
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+
+
 def test_every_page_of_the_docs_is_linked_from_the_readme() -> None:
     readme = (ROOT / "README.md").read_text()
     pages = [str(page.relative_to(ROOT)) for page in PAGES if page.name != "README.md"]
     assert [page for page in pages if f"({page})" not in readme] == []
+
+
+def test_every_benchmark_is_explained_with_its_target() -> None:
+    page = (ROOT / "docs" / "benchmarks.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \|.*\| (\w+) ≤ ([\d.]+)[^|]*\|$", page, re.MULTILINE)
+    shown = {name: (which == "ours", float(limit)) for name, which, limit in rows}
+    assert shown == {name: (one.is_absolute, one.limit) for name, one in TARGETS.items()}
 
 
 def test_the_readme_is_short() -> None:
@@ -82,4 +119,4 @@ def test_make_help_lists_every_target() -> None:
     makefile = (ROOT / "Makefile").read_text()
     phony = set(re.findall(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)[0].split())
     explained = set(re.findall(r"^([a-z]+):.*## ", makefile, re.MULTILINE))
-    assert phony - explained == {"setup-build"}
+    assert phony - explained == {"setup-build", "setup-run"}

@@ -2,17 +2,22 @@
 """The quickstart and the benchmarks run."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from benchmarks.run import TARGETS
+from tests.e2e.server import obstacle
+
 ROOT = Path(__file__).resolve().parents[2]
 
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.skipif(bool(obstacle("oci")), reason=obstacle("oci"))
 def test_the_quickstart_shows_every_step_and_leaves_nothing(tmp_path: Path) -> None:
     finished = subprocess.run(
         [sys.executable, str(ROOT / "scripts" / "quickstart.py")],
@@ -24,11 +29,14 @@ def test_the_quickstart_shows_every_step_and_leaves_nothing(tmp_path: Path) -> N
     )
     assert finished.returncode == 0, finished.stderr
     for outcome in (
+        "create a sandbox",
         "hello from",
-        "exit code 3",
+        "workspace",
+        "kept",
         "332833500",
-        "hello again",
-        "line 1, line 2, line 3",
+        "42 /workspace",
+        "no host files",
+        "end it",
     ):
         assert outcome in finished.stdout
     assert list(tmp_path.iterdir()) == []
@@ -42,16 +50,10 @@ def test_the_benchmarks_write_what_they_promise(tmp_path: Path) -> None:
     )
     assert finished.returncode == 0, finished.stderr
     results = json.loads(output.read_text())
-    assert [result["name"] for result in results] == [
-        "exec_vs_spawn",
-        "shell_vs_spawn",
-        "upload_vs_cat",
-        "download_vs_cat",
-        "execd_start",
-        "execd_idle_rss",
-    ]
+    left_out = re.findall(r"^(\w+) is left out: .+", finished.stdout, re.MULTILINE)
+    assert {*left_out, *(result["name"] for result in results)} == set(TARGETS)
     for result in results:
         assert set(result) == {"name", "ours", "other", "ratio", "unit", "samples"}
         assert result["ratio"] == pytest.approx(result["ours"] / result["other"], rel=1e-2)
-        assert len(result["samples"]["ours"]) == len(result["samples"]["other"]) >= 2
+        assert len(result["samples"]["ours"]) == len(result["samples"]["other"]) >= 1
         assert result["name"] in finished.stdout

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The real server on each runtime that works here."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.server import RUNTIMES, RuntimeName, Server, make_home, obstacle, start_server
+
+
+@pytest.fixture(scope="module", params=RUNTIMES)
+def runtime(request: pytest.FixtureRequest) -> RuntimeName:
+    """Which runtime makes the sandboxes."""
+    chosen: RuntimeName = request.param
+    if reason := obstacle(chosen):
+        pytest.skip(reason)
+    return chosen
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """An empty directory for a server of this test alone."""
+    with make_home() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def server(runtime: RuntimeName) -> Iterator[Server]:
+    """A server for all tests of a module; they leave no sandbox."""
+    with make_home() as made:
+        started = start_server(runtime, made)
+        try:
+            yield started
+            started.terminate()
+            assert started.wait_until_nothing_is_left() == 0
+        finally:
+            started.sweep()

@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the real server, with the real front door and daemon, on a free port of loopback."""
+
+import contextlib
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Literal
+
+from opensandbox.config import ConnectionConfig, ConnectionConfigSync
+
+RuntimeName = Literal["fake", "oci"]
+RUNTIMES: tuple[RuntimeName, ...] = ("fake", "oci")
+API_KEY = "key of the tests"
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = Path(os.environ.get("OPENSANDBOX_BIN_DIR") or ROOT / "build")
+_KEEPER = Path(__file__).with_name("keeper.py")
+START_SECONDS = 30.0  # bounds a start
+STOP_SECONDS = 30.0  # bounds an orderly stop, and how long the last process may take to be gone
+
+
+def obstacle(runtime: RuntimeName) -> str:
+    """Say what keeps a runtime from working here; empty when nothing does."""
+    if runtime == "oci" and os.geteuid() != 0:
+        return "the oci runtime needs root"
+    if runtime == "oci" and not (shutil.which("crun") or shutil.which("runc")):
+        return "the oci runtime needs crun; apt-get install crun"
+    return ""
+
+
+@dataclass
+class Server:
+    """One start of the server."""
+
+    runtime: RuntimeName
+    home: Path
+    """The parent of the data directory; TMPDIR of the server is in it too."""
+    port: int
+    pid: int
+    keeper: subprocess.Popen[str]
+    _log: "_Log" = field(repr=False)
+
+    @property
+    def data_dir(self) -> Path:
+        """Where the server keeps everything."""
+        return self.home / "data"
+
+    @property
+    def domain(self) -> str:
+        """Where clients find it."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def config(self) -> ConnectionConfig:
+        """What the asynchronous client needs."""
+        return ConnectionConfig(domain=self.domain, api_key=API_KEY)
+
+    @property
+    def sync_config(self) -> ConnectionConfigSync:
+        """What the synchronous client needs."""
+        return ConnectionConfigSync(domain=self.domain, api_key=API_KEY)
+
+    @property
+    def log(self) -> str:
+        """What the server and its helpers have written so far."""
+        return "".join(self._log.lines)
+
+    def descendants(self) -> list[int]:
+        """Every process of this start that lives: the server's, and those that lost their parent.
+
+        Zombies do not live: somebody is about to reap them.
+        """
+        return list(_below(self.keeper.pid))
+
+    def terminate(self) -> None:
+        """Stop the server in an orderly way and wait until it is gone; sandboxes go on."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End the server without a chance to do anything, and wait until it is gone."""
+        self._end(signal.SIGKILL)
+
+    def wait_until_nothing_is_left(self) -> int:
+        """Wait for the last process of this start; returns the server's exit status."""
+        try:
+            status = self.keeper.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            told = "\n".join(_describe(pid) for pid in self.descendants())
+            raise AssertionError(f"processes are left:\n{told}\nlog:\n{self.log}") from None
+        self._log.close()
+        return status
+
+    def _end(self, how: signal.Signals) -> None:
+        descriptor = os.pidfd_open(self.pid)
+        try:
+            signal.pidfd_send_signal(descriptor, how)
+            if not _ends(descriptor, STOP_SECONDS):
+                raise AssertionError(f"the server did not end after {how.name}\n{self.log}")
+        finally:
+            os.close(descriptor)
+
+    def sweep(self) -> None:
+        """End whatever a failed test left, as an operator would, and kill what is left then."""
+        if self.keeper.poll() is None:
+            with contextlib.suppress(AssertionError, OSError, RuntimeError):
+                self._end_sandboxes()
+        deadline = time.monotonic() + STOP_SECONDS
+        while self.keeper.poll() is None:
+            assert time.monotonic() < deadline, f"cannot be killed: {self.descendants()}"
+            for pid in self.descendants():
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+                    _thaw(pid)  # or it would not die
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.keeper.wait(0.1)
+        self._log.close()
+
+    def _end_sandboxes(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self.terminate()
+        again = start_server(self.runtime, self.home, flags=("--stop-sandboxes",))
+        again.terminate()
+        again.wait_until_nothing_is_left()
+
+
+class _Log:
+    """Collects what a server writes and knows when it listens."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self.lines: list[str] = []
+        self.port = 0
+        self._stream = stream
+        self._is_known = threading.Event()  # it listens, or has ended before it did
+        self._reader = threading.Thread(target=self._read, name="server log")
+        self._reader.start()
+
+    def wait_for_port(self) -> int:
+        """Return the port, or 0 when there will be none."""
+        self._is_known.wait(START_SECONDS)
+        return self.port
+
+    def close(self) -> None:
+        """Wait for the end of the log: nobody holds it any more."""
+        self._reader.join(STOP_SECONDS)
+        assert not self._reader.is_alive(), "a process outside of the tree holds the server's log"
+
+    def _read(self) -> None:
+        with self._stream:
+            for line in self._stream:
+                self.lines.append(line)
+                address = line.partition("listening on http://")[2].split(" ")[0]
+                if address and not self.port:
+                    self.port = int(address.rpartition(":")[2])
+                    self._is_known.set()
+        self._is_known.set()
+
+
+def start_server(
+    runtime: RuntimeName, home: Path, *, port: int = 0, flags: Sequence[str] = ()
+) -> Server:
+    """Start a server on home/data and return when it listens."""
+    for program in ("execd", "ingress"):
+        if not (PROGRAMS / program).exists():
+            raise FileNotFoundError(f"{PROGRAMS / program} is missing; run: make build")
+    temporary = home / "tmp"
+    temporary.mkdir(exist_ok=True)
+    command = [sys.executable, "-m", "opensandbox_server", f"--port={port}", f"--runtime={runtime}"]
+    keeper = subprocess.Popen(
+        [sys.executable, str(_KEEPER), *command, f"--data-dir={home / 'data'}", *flags],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=home,
+        env={
+            **_clean_environment(),
+            "HOME": str(home),
+            "TMPDIR": str(temporary),
+            "OPENSANDBOX_SERVER_API_KEY": API_KEY,
+            "OPENSANDBOX_BIN_DIR": str(PROGRAMS),
+        },
+    )
+    assert keeper.stdout is not None
+    assert keeper.stderr is not None
+    with keeper.stdout as announced:
+        pid = int(announced.readline())
+    log = _Log(keeper.stderr)
+    server = Server(runtime, home, log.wait_for_port(), pid, keeper, log)
+    if not server.port:
+        server.sweep()
+        raise RuntimeError(f"the server does not listen:\n{server.log}")
+    return server
+
+
+@contextlib.contextmanager
+def make_home() -> Iterator[Path]:
+    """Make a directory for a server. Its path is short: names of sockets have a limit."""
+    home = Path(tempfile.mkdtemp(prefix="osb-e2e-"))
+    try:
+        yield home
+    finally:
+        shutil.rmtree(home)
+
+
+def _clean_environment() -> dict[str, str]:
+    """Leave out what would configure the server or the client behind our back."""
+    ours = ("OPENSANDBOX_", "OPEN_SANDBOX_", "SANDBOX_")
+    return {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+
+
+def _below(pid: int) -> Iterator[int]:
+    for thread in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for child in map(int, thread.read_text().split()):
+                if not _is_zombie(child):
+                    yield child
+                yield from _below(child)
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith(("Z", "X"))
+    except OSError:
+        return True
+
+
+def _thaw(pid: int) -> None:
+    for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers == "freezer":
+            Path(f"/sys/fs/cgroup/freezer{path}/freezer.state").write_text("THAWED")
+        elif not controllers:
+            with contextlib.suppress(OSError):
+                Path(f"/sys/fs/cgroup{path}/cgroup.freeze").write_text("0")
+
+
+def _describe(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return f"{pid}: {Path(f'/proc/{pid}/cmdline').read_bytes().replace(bytes(1), b' ')!r}"
+    return f"{pid}: gone"
+
+
+def _ends(descriptor: int, seconds: float) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a server leaves on the host besides processes: links, rules, cgroups, mounts, files.
+
+Other programs share the host and may be other servers, so only what belongs to the one under test
+is looked at: its bridge is named by the server in the interface's alias, its cgroups are those its
+processes were seen in.
+"""
+
+import contextlib
+import shutil
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_LINKS = Path("/sys/class/net")
+_CGROUPS = Path("/sys/fs/cgroup")
+_SHARED_FILES = Path("/run/opensandbox")
+
+
+@dataclass
+class Marks:
+    """By what the server's things are known."""
+
+    bridges: set[str] = field(default_factory=set)
+    cgroups: set[str] = field(default_factory=set)
+
+    def notice(self, data_dir: Path, processes: list[int]) -> None:
+        """Look at a server while it has sandboxes."""
+        for link in _LINKS.iterdir():
+            with contextlib.suppress(OSError):
+                if str(data_dir) in (link / "ifalias").read_text():
+                    self.bridges.add(link.name)
+        own = _cgroups_of("self")
+        for pid in processes:
+            self.cgroups |= {path.strip("/").split("/")[0] for path in _cgroups_of(pid) - own}
+
+
+@dataclass(frozen=True)
+class Traces:
+    """Everything of it that exists at one moment."""
+
+    links: frozenset[str]
+    tables: frozenset[str]
+    cgroups: frozenset[str]
+    mounts: frozenset[str]
+    files: frozenset[str]
+
+
+def look(marks: Marks, home: Path) -> Traces:
+    """Look at the host. Files are those below home, and those all servers share."""
+    bridges = tuple(marks.bridges)
+    return Traces(
+        links=frozenset(link.name for link in _LINKS.iterdir() if link.name.startswith(bridges)),
+        tables=frozenset(rule for rule in _rules() if any(name in rule for name in bridges)),
+        cgroups=frozenset(
+            str(found)
+            for name in marks.cgroups
+            for pattern in (f"{name}", f"*/{name}")
+            for top in _CGROUPS.glob(pattern)
+            for found in (top, *top.rglob("*/"))
+        ),
+        mounts=frozenset(_mounts()),
+        files=frozenset(str(file) for top in (home, _SHARED_FILES) for file in top.rglob("*")),
+    )
+
+
+def _rules() -> list[str]:
+    if shutil.which("nft") is None:
+        return []
+    listed = subprocess.run(
+        ["nft", "list", "ruleset"], capture_output=True, text=True, check=False
+    ).stdout
+    return listed.splitlines()
+
+
+def _mounts() -> list[str]:
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    return [" ".join(line.split(" ")[3:5]) for line in lines]  # what, and where
+
+
+def _cgroups_of(pid: int | str) -> set[str]:
+    try:
+        lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+    except OSError:
+        return set()
+    return {line.split(":", 2)[2] for line in lines}

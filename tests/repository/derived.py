@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parts of the documentation that are made from the code.
+
+`python -m tests.repository.derived` writes them; a test compares them. A part is between
+`<!-- derived: NAME -->` and `<!-- /derived -->`.
+"""
+
+import ast
+import inspect
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from opensandbox_server import errors
+from opensandbox_server.runtimes.oci import options
+from opensandbox_server.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+HELP_WIDTH = "100"
+
+_PART = re.compile(r"(<!-- derived: (\w+) -->\n).*?(<!-- /derived -->)", re.DOTALL)
+
+
+def pages() -> list[Path]:
+    """Return the pages that have such parts."""
+    return [page for page in sorted(DOCS.glob("*.md")) if _PART.search(page.read_text())]
+
+
+def renewed(text: str) -> str:
+    """Return a page with every part as the code has it now."""
+    return _PART.sub(lambda part: f"{part[1]}{PARTS[part[2]]()}\n{part[3]}", text)
+
+
+def server_help() -> str:
+    """Return what the server's commands say about themselves."""
+    said = [_help(*words) for words in ((), ("init-config",), ("images",), ("images", "import"))]
+    return "```\n" + "\n".join(said) + "```"
+
+
+def _help(*words: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "opensandbox_server", *words, "--help"],
+        env={**os.environ, "COLUMNS": HELP_WIDTH, "NO_COLOR": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout
+
+
+def server_settings() -> str:
+    """Return a table for every section of the config file."""
+    lines: list[str] = []
+    for name, field in Settings.model_fields.items():
+        if section := _section(field):
+            meaning = " ".join((section.__doc__ or "").split())
+            lines += [f"**`[{name}]`** {meaning}", "", *_head("Key", "Default", "Meaning")]
+            lines += [*_keys("", section), ""]
+    return "\n".join(lines).rstrip()
+
+
+def _section(field: FieldInfo) -> type[BaseModel] | None:
+    kind = field.annotation
+    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+
+
+def _keys(prefix: str, section: type[BaseModel]) -> Iterator[str]:
+    for name, field in section.model_fields.items():
+        if inner := _section(field):
+            yield from _keys(f"{prefix}{name}.", inner)
+        else:
+            yield _row(f"`{prefix}{name}`", _default(field.default), field.description or "")
+
+
+def _default(value: object) -> str:
+    if value in (None, "", (), {}):
+        return ""
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    return f"`{', '.join(value) if isinstance(value, tuple) else value}`"
+
+
+def oci_settings() -> str:
+    """Return the table of [oci]: its keys are fields with a sentence below each."""
+    (found,) = (
+        node
+        for node in ast.parse(inspect.getsource(options)).body
+        if isinstance(node, ast.ClassDef) and node.name == options.OCIOptions.__name__
+    )
+    lines = _head("Key", "Default", "Meaning")
+    for field, below in zip(found.body, found.body[1:], strict=False):
+        if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
+            lines.append(_row(f"`{ast.unparse(field.target)}`", _literal(field), _text(below)))
+    return "\n".join(lines)
+
+
+def _literal(field: ast.AnnAssign) -> str:
+    if isinstance(field.value, ast.Constant | ast.Tuple):
+        return _default(ast.literal_eval(field.value))
+    return f"`{ast.unparse(field.value)}`" if field.value else ""
+
+
+def _text(node: ast.Expr) -> str:
+    return " ".join(str(ast.literal_eval(node.value)).split())
+
+
+def server_errors() -> str:
+    """Return the table of every code the API answers with."""
+    lines = _head("Code", "Status", "Meaning")
+    for name, kind in vars(errors).items():
+        is_error = isinstance(kind, type) and issubclass(kind, errors.RequestRefused)
+        if is_error and name != "RequestRefused":
+            meaning = " ".join((kind.__doc__ or "").split())
+            lines.append(_row(f"`{kind.code}`", str(kind.status), meaning))
+    return "\n".join(lines)
+
+
+def _head(*names: str) -> list[str]:
+    return [_row(*names), "|" + "---|" * len(names)]
+
+
+def _row(*cells: str) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|").replace("<", "&lt;") for cell in cells) + " |"
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "server_help": server_help,
+    "server_settings": server_settings,
+    "oci_settings": oci_settings,
+    "server_errors": server_errors,
+}
+
+
+if __name__ == "__main__":
+    for page in pages():
+        page.write_text(renewed(page.read_text()))
+        print(f"wrote {page.relative_to(ROOT)}")

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the documentation says of settings, errors and commands is what the code has."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.repository import derived
+from tests.repository.derived import DOCS, PARTS
+
+
+@pytest.mark.parametrize("page", derived.pages(), ids=lambda page: page.name)
+def test_parts_made_from_the_code_are_current(page: Path) -> None:
+    text = page.read_text()
+    # Words, not lines: every version of Python breaks the help at other places.
+    assert derived.renewed(text).split() == text.split(), "run: python -m tests.repository.derived"
+
+
+def test_every_part_has_a_place() -> None:
+    text = "".join(page.read_text() for page in DOCS.glob("*.md"))
+    assert sorted(re.findall(r"<!-- derived: (\w+) -->", text)) == sorted(PARTS)
+
+
+def test_the_tables_are_not_empty() -> None:
+    # A row that is lost by the code above would be lost in both places.
+    assert "| `port` | `8080` |" in derived.server_settings()
+    assert "| `secure_access.accepts_short_signatures` | `false` |" in derived.server_settings()
+    assert "| `subnet` | `10.200.0.0/16` |" in derived.oci_settings()
+    assert "| `*::SANDBOX_NOT_FOUND` | 404 |" in derived.server_errors()
