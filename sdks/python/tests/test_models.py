@@ -51,7 +51,7 @@ def test_a_full_wish_survives_the_wire() -> None:
         },
         "networkPolicy": {
             "defaultAction": "deny",
-            "egress": [{"action": "allow", "target": "pypi.org"}],
+            "egress": [{"action": "allow", "target": "api.example.com"}],
         },
         "credentialProxy": {"enabled": True},
         "secureAccess": True,
