@@ -64,7 +64,14 @@ def build_app(
     )
     app.add_middleware(RequestIds)
     app.add_middleware(Turnstile)
+    _build_routes(app)
     return app
+
+
+def _build_routes(app: FastAPI) -> None:
+    """Look for a route that is not there, which builds all: else the first client waits for it."""
+    for route in app.routes:
+        route.matches({"type": "http", "method": "GET", "path": "/-", "headers": []})
 
 
 @contextlib.asynccontextmanager

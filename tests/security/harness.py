@@ -86,7 +86,17 @@ class Box:
         """End it."""
         self._home.run(self._home.runtime.stop(self.id))
 
+    def metrics(self) -> dict[str, float]:
+        """Ask its execd what it may use and does use."""
+        told: dict[str, float] = json.loads(self._ask("GET", "/metrics", None, 60))
+        return told
+
     def _events(self, body: Mapping[str, object], timeout: float) -> Iterator[dict[str, Any]]:
+        for line in self._ask("POST", "/command", json.dumps(body), timeout).splitlines():
+            if line.startswith("{"):
+                yield json.loads(line)
+
+    def _ask(self, method: str, path: str, body: str | None, timeout: float) -> str:
         assert self.instance.execd.socket
         connection = http.client.HTTPConnection("execd")
         connection.sock = socket.socket(socket.AF_UNIX)
@@ -94,12 +104,10 @@ class Box:
             connection.sock.settimeout(timeout)
             connection.sock.connect(str(self.instance.execd.socket))
             headers = {"X-EXECD-ACCESS-TOKEN": TOKEN, "Content-Type": "application/json"}
-            connection.request("POST", "/command", json.dumps(body), headers)
+            connection.request(method, path, body, headers)
             answer = connection.getresponse()
             assert answer.status == 200, answer.read()
-            for line in answer.read().decode(errors="replace").splitlines():
-                if line.startswith("{"):
-                    yield json.loads(line)
+            return answer.read().decode(errors="replace")
 
 
 class Home:

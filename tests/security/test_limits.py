@@ -46,3 +46,7 @@ def test_journals_cannot_fill_the_memory(home: Home) -> None:
     box = home.start(resources=Resources(memory_bytes=96 * 1024 * 1024))
     assert "No space left on device" in box.sh(fill).output
     assert box.sh("echo alive").output == "alive"
+
+
+def test_no_process_may_leave_a_core_file(home: Home) -> None:
+    assert home.start().sh("ulimit -Hc").output == "0"

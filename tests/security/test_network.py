@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import socket
 import subprocess
-import threading
 from collections.abc import Iterator
+from ipaddress import ip_address
 
 import pytest
 from pyroute2 import IPRoute  # type: ignore[import-untyped]
@@ -98,18 +99,23 @@ def test_the_hosts_loopback_is_another(home: Home, network: int) -> None:
         assert connect(home.start(), "127.0.0.1", port) == "ConnectionRefusedError"
 
 
-def test_siblings_do_not_reach_each_other(home: Home) -> None:
-    server, client = home.start(), home.start()
-    address = server.sh("sed -n 's/\\t.*//p' /etc/hosts | tail -1").output
-    serve = (
+def serve(box: Box) -> None:
+    """Answer on port 7777 of a sandbox, by IPv4 and IPv6."""
+    program = (
         "import socket, os\n"
-        "listener = socket.create_server(('0.0.0.0', 7777))\n"
+        "listener = socket.create_server(('::', 7777), family=10, dualstack_ipv6=True)\n"
         "if os.fork(): os._exit(0)\n"
         "os.setsid(); null = os.open('/dev/null', os.O_RDWR)\n"
         "for n in (0, 1, 2): os.dup2(null, n)\n"
         "while True: listener.accept()[0].sendall(b'hello')"
     )
-    assert server.python(serve).status == 0
+    assert box.python(program).status == 0
+
+
+def test_siblings_do_not_reach_each_other(home: Home) -> None:
+    server, client = home.start(), home.start()
+    address = server.sh("sed -n 's/\\t.*//p' /etc/hosts | tail -1").output
+    serve(server)
     assert connect(server, address, 7777) == "hello"
     # Where the kernel shows bridged packets to nftables, our rules are a second lock.
     with _unisolated(home), accepting(home, "outbound"):
@@ -133,22 +139,19 @@ def _unisolated(home: Home) -> Iterator[None]:
 
 
 def test_nobody_outside_can_connect_to_a_sandbox(home: Home, outside: int) -> None:
-    box = home.start()
-    address = box.sh("sed -n 's/\\t.*//p' /etc/hosts | tail -1").output
-
-    def attack() -> str:
-        with IPRoute() as far:
-            far.route("add", dst="10.200.0.0/16", gateway="203.0.113.1")
-        try:
-            socket.create_connection((address, 22), 1.5).close()
-        except OSError as fault:
-            return type(fault).__name__
-        return "connected"
-
-    with accepting(home, "forward"):
-        assert in_namespace(outside, attack) == "ConnectionRefusedError"
-    with contextlib.suppress(OSError):
+    address = home.start().sh("sed -n 's/\\t.*//p' /etc/hosts | tail -1").output
+    in_namespace(outside, lambda: _route("add"))
+    try:
+        with accepting(home, "forward"):
+            assert in_namespace(outside, lambda: _try(address)) == "ConnectionRefusedError"
         assert in_namespace(outside, lambda: _try(address)) == "TimeoutError"
+    finally:
+        in_namespace(outside, lambda: _route("del"))
+
+
+def _route(change: str) -> None:
+    with IPRoute() as far:
+        far.route(change, dst="10.200.0.0/16", gateway="203.0.113.1")
 
 
 def _try(address: str) -> str:
@@ -180,6 +183,21 @@ def test_ipv6_leads_nowhere(home: Home) -> None:
             listener.accept()
 
 
+def test_siblings_do_not_reach_each_other_by_ipv6_either(home: Home) -> None:
+    server, client = home.start(), home.start()
+    serve(server)
+    # Until the kernel knows that nobody else has an address (flag 40) it cannot be used.
+    settled = "while grep -q ' 20 [4c]0 *eth0' /proc/net/if_inet6; do sleep 0.1; done"
+    found = "sed -n 's/^\\(fe80[0-9a-f]*\\) .*eth0/\\1/p' /proc/net/if_inet6"
+    assert client.sh(settled).status == 0
+    written = server.sh(f"{settled}; {found}").output
+    address = f"{ip_address(bytes.fromhex(written))}%eth0"
+    assert connect(server, address, 7777) == "hello"
+    with _unisolated(home), accepting(home, "prerouting"), accepting(home, "outbound"):
+        assert connect(client, address, 7777) == "hello"
+    assert connect(client, address, 7777) in ("TimeoutError", "OSError")
+
+
 def test_a_sandbox_without_network_has_no_interface(home: Home) -> None:
     box = home.start(has_network=False)
     assert box.sh("ls /sys/class/net").output == "lo"
@@ -187,22 +205,54 @@ def test_a_sandbox_without_network_has_no_interface(home: Home) -> None:
     assert connect(box, PUBLIC, 80) == "OSError"
 
 
-def test_nothing_is_sent_with_the_address_of_another(home: Home, outside: int) -> None:
-    box = home.start()
-    seen: list[str] = []
-    receiver = in_namespace(outside, lambda: _udp(PUBLIC, 9999))
-    thread = threading.Thread(target=lambda: seen.append(receiver.recvfrom(100)[0].decode()))
-    thread.start()
-    spoof = (
-        "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
-        "s.setsockopt(socket.IPPROTO_IP, 15, 1)\n"
-        "s.bind(('{address}', 0)); s.sendto(b'{word}', ('203.0.113.2', 9999)); print('sent')"
-    )
-    box.python(spoof.format(address="198.51.100.7", word="spoofed"))
-    assert box.python(spoof.format(address="0.0.0.0", word="honest")).output == "sent"
-    thread.join(10)
-    receiver.close()
-    assert seen == ["honest"]
+RAW = """
+import socket, struct, sys
+source, word = sys.argv[1], sys.argv[2].encode()
+udp = struct.pack("!HHHH", 9999, 9999, 8 + len(word), 0) + word
+ends = socket.inet_aton(source) + socket.inet_aton("203.0.113.2")
+head = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(udp), 0, 0, 64, 17, 0) + ends
+sender = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
+sender.sendto(head + udp, ("203.0.113.2", 0))
+print("sent")
+"""
+BOUND = """
+import socket, sys
+sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+sender.setsockopt(socket.IPPROTO_IP, 15, 1)  # IP_FREEBIND
+sender.bind((sys.argv[1], 0))
+sender.sendto(sys.argv[2].encode(), ("203.0.113.2", 9999))
+print("sent")
+"""
+
+
+def send(box: Box, program: str, source: str, word: str) -> str:
+    """Send a word with a source address."""
+    return box.sh(f"/usr/bin/python3 -c {shlex.quote(program)} {source} {word}").output
+
+
+def test_nothing_is_sent_with_a_foreign_address(home: Home, outside: int) -> None:
+    strong, weak, foreign = home.start(), home.start(without=("capabilities",)), "198.51.100.7"
+    with in_namespace(outside, lambda: _udp(PUBLIC, 9999)) as receiver:
+        with accepting(home, "prerouting"):
+            assert send(weak, RAW, foreign, "unprotected") == "sent"
+            assert receiver.recvfrom(100) == (b"unprotected", (foreign, 9999))
+        assert send(weak, RAW, foreign, "against-rules") == "sent"
+        assert "OSError" in send(strong, BOUND, foreign, "bound")
+        assert "PermissionError" in send(strong, RAW, foreign, "raw")
+        assert send(strong, BOUND, "0.0.0.0", "honest") == "sent"
+        assert receiver.recvfrom(100)[0] == b"honest"
+
+
+def test_nothing_is_sent_with_the_address_of_a_sibling(home: Home, outside: int) -> None:
+    strong, weak = home.start(), home.start(without=("capabilities",))
+    sibling = home.start().sh("sed -n 's/\\t.*//p' /etc/hosts | tail -1").output
+    with in_namespace(outside, lambda: _udp(PUBLIC, 9999)) as receiver:
+        assert send(weak, RAW, sibling, "unprotected") == "sent"
+        assert receiver.recvfrom(100)[0] == b"unprotected"
+        assert "PermissionError" in send(strong, RAW, sibling, "raw")
+        assert "OSError" in send(strong, BOUND, sibling, "bound")
+        assert send(strong, BOUND, "0.0.0.0", "honest") == "sent"
+        assert receiver.recvfrom(100)[0] == b"honest"
 
 
 def _udp(address: str, port: int) -> socket.socket:
@@ -210,6 +260,17 @@ def _udp(address: str, port: int) -> socket.socket:
     receiver.bind((address, port))
     receiver.settimeout(8)
     return receiver
+
+
+def test_frames_cannot_be_made_up(home: Home) -> None:
+    """Without them no neighbour's address can be claimed on the bridge."""
+    attack = "import socket; socket.socket(17, socket.SOCK_RAW, 0x300); print('opened')"
+    weak = home.start(without=("capabilities", "seccomp"))
+    assert weak.python(attack).output == "opened"
+    for without in (("capabilities",), ("seccomp",), ()):
+        assert "OSError" in (said := home.start(without=without).python(attack).output) or (
+            "PermissionError" in said
+        )
 
 
 def test_descriptors_of_the_launcher_do_not_reach_a_sandbox(home: Home) -> None:

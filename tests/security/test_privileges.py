@@ -3,7 +3,12 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import json
 import platform
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -23,6 +28,7 @@ CAPABILITY_BITS = {
     "CAP_SYS_CHROOT": 18,
     "CAP_SETFCAP": 31,
 }
+NS_GET_OWNER_UID = 0xB704
 MOUNT = "mount -t tmpfs none /mnt && echo mounted"
 
 SYSTEM_CALLS = {
@@ -126,3 +132,61 @@ def test_setuid_programs_give_nothing(home: Home) -> None:
     box.sh("cp /usr/bin/id /tmp/id && chmod 4755 /tmp/id")
     become = "import os; os.setgid(1000); os.setuid(1000); os.execv('/tmp/id', ['id', '-u'])"
     assert box.python(become).output == "1000"
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="other machines have one kind of call")
+def test_calls_of_32_bit_programs_do_not_go_round_the_filter(home: Home) -> None:
+    attack = (
+        "import ctypes, mmap\n"
+        "page = mmap.mmap(-1, 4096, prot=7)\n"
+        "page.write(bytes.fromhex('b814000000cd80c3'))  # getpid by int 0x80\n"
+        "place = ctypes.addressof(ctypes.c_char.from_buffer(page))\n"
+        "print(ctypes.CFUNCTYPE(ctypes.c_int)(place)())"
+    )
+    weak = home.start(without=("seccomp",)).python(attack).output
+    if not weak.isdecimal():
+        pytest.skip("this kernel runs no 32-bit programs")
+    assert home.start().python(attack).output == f"-{errno.ENOSYS}"
+
+
+PEEK = """
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+if {uid}:
+    os.setgroups([]); os.setresgid({uid}, {uid}, {uid}); os.setresuid({uid}, {uid}, {uid})
+def call(*arguments):
+    if libc.syscall(*arguments) < 0: raise OSError(ctypes.get_errno(), "refused")
+tried = dict(
+    environment=lambda: open("/proc/1/environ").read(),
+    memory=lambda: open("/proc/1/mem", "rb+").close(),
+    root=lambda: os.listdir("/proc/1/root"),
+    descriptors=lambda: os.listdir("/proc/1/fd"),
+    takes_descriptor=lambda: call(438, os.pidfd_open(1), 1, 0),
+    traces=lambda: call(101, 0x4206, 1, 0, 0),
+    journals=lambda: os.listdir("/run/opensandbox"),
+    ends=lambda: os.kill(1, 0),
+)
+for name, attack in tried.items():
+    try:
+        attack()
+    except PermissionError:
+        continue
+    print(name)
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers are those of x86_64")
+def test_only_root_of_the_sandbox_gets_at_its_execd(home: Home) -> None:
+    box = home.start()
+    assert len(box.python(PEEK.format(uid=0)).output.split()) == 8
+    assert box.python(PEEK.format(uid=1000)).output == ""
+
+
+def test_what_is_counted_per_user_is_not_counted_against_the_hosts_root(home: Home) -> None:
+    """Else one sandbox could use up the inotify instances of the host and of all others."""
+    box = home.start()
+    record = json.loads((home.data_dir / "sandboxes" / box.id / "state.json").read_text())
+    with Path(f"/proc/{record['pid']}/ns/user").open() as namespace:
+        owner = fcntl.ioctl(namespace, NS_GET_OWNER_UID, bytes(4))
+    first = int(box.sh("awk '{print $2}' /proc/self/uid_map").output)
+    assert int.from_bytes(owner, sys.byteorder) == first > 0

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,35 @@ def test_directories_of_the_host_are_read_only_and_come_from_the_stage() -> None
     (usr,) = [mount for mount in config(LAUNCH, AROUND)["mounts"] if mount["destination"] == "/usr"]
     assert usr["source"] == "/stage/usr"
     assert {"ro", "nosuid", "nodev"} <= set(usr["options"])
+
+
+@pytest.mark.parametrize(
+    ("places", "mounted"),
+    [
+        ([], []),
+        (["/sys/fs/cgroup"], [("/sys/fs/cgroup", "bind")]),
+        (
+            ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/memory"],
+            [
+                ("/sys/fs/cgroup", "tmpfs"),
+                ("/sys/fs/cgroup/cpu", "bind"),
+                ("/sys/fs/cgroup/memory", "bind"),
+            ],
+        ),
+    ],
+)
+def test_a_sandbox_sees_its_own_cgroups_and_cannot_change_them(
+    places: list[str], mounted: list[tuple[str, str]]
+) -> None:
+    around = replace(AROUND, views=dict.fromkeys(places, "/host/own"))
+    found = [
+        mount
+        for mount in config(LAUNCH, around)["mounts"]
+        if mount["destination"].startswith("/sys/fs/cgroup")
+    ]
+    assert [(mount["destination"], mount["type"]) for mount in found] == mounted
+    for mount in found:
+        assert {"ro", "nosuid", "nodev", "noexec"} <= set(mount["options"])
 
 
 def test_a_ready_filter_is_an_annotation_and_a_profile_is_not() -> None:

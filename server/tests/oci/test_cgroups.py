@@ -48,6 +48,24 @@ def test_controllers_mounted_together_share_a_directory() -> None:
     assert paths["name=systemd"] == Path("/sys/fs/cgroup/name=systemd/osb/box")
 
 
+def test_a_sandbox_is_shown_each_of_its_hierarchies_once() -> None:
+    together = find_cgroups("osb", V1).views("box")
+    assert together == {
+        "/sys/fs/cgroup/memory": Path("/sys/fs/cgroup/memory/osb/box"),
+        "/sys/fs/cgroup/cpu": Path("/sys/fs/cgroup/cpu,cpuacct/osb/box"),
+    }
+    apart = V1.replace("cpu,cpuacct", "cpu") + (
+        "39 23 0:39 / /sys/fs/cgroup/cpuacct rw - cgroup cgroup rw,cpuacct\n"
+    )
+    assert find_cgroups("osb", apart).views("box") == {
+        f"/sys/fs/cgroup/{name}": Path(f"/sys/fs/cgroup/{name}/osb/box")
+        for name in ("memory", "cpu", "cpuacct")
+    }
+    assert find_cgroups("osb", V2).views("box") == {
+        "/sys/fs/cgroup": Path("/sys/fs/cgroup/osb/box")
+    }
+
+
 def test_limits_become_files() -> None:
     limits = Limits(cpus=1.5, memory_bytes=1 << 20, pids=7)
     assert v1_settings(limits) == [

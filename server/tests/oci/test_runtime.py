@@ -43,6 +43,22 @@ def test_a_started_sandbox_answers_and_knows_its_id(home: Home) -> None:
     assert [seen.id for seen in home.run(home.runtime.instances())] == [box.id]
 
 
+def test_the_host_image_and_a_slot_are_there_before_the_first_create(home: Home) -> None:
+    assert (home.data_dir / "images" / "host" / "image.json").is_file()
+    assert list((home.data_dir / "sandboxes").glob(".ahead-*"))
+
+
+def test_a_host_image_that_cannot_be_made_keeps_no_server_from_starting(
+    network: int, tmp_path: Path
+) -> None:
+    assert network >= 0
+    data = tmp_path / "home"
+    data.mkdir()
+    (data / "images").write_text("in the way")
+    with opened_home(data) as home, pytest.raises(OSError, match="images"):
+        home.start()
+
+
 def test_stop_leaves_nothing_and_repeats_safely(home: Home) -> None:
     box = home.start()
     box.stop()

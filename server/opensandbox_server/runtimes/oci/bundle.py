@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from opensandbox_server.runtimes.oci.cgroups import CPU_PERIOD_US, DEVICES, Limits
+from opensandbox_server.runtimes.oci.cgroups import CPU_PERIOD_US, DEVICES, VIEW, Limits
 
 EXECD = "/opt/opensandbox/execd"
 STATE_DIR = "/run/opensandbox"
@@ -103,6 +103,8 @@ class Surroundings:
     filter: bytes | None = None
     cgroup: str | None = None
     """Where the runtime puts the sandbox; None when the launching thread is there already."""
+    views: Mapping[str, str] = field(default_factory=dict)
+    """Where the sandbox sees its own cgroups → their directories on the host."""
 
 
 def config(launch: Launch, around: Surroundings) -> dict[str, Any]:
@@ -146,7 +148,6 @@ def _process(launch: Launch) -> dict[str, Any]:
         "env": environment(launch),
         "cwd": launch.cwd,
         "noNewPrivileges": True,
-        "rlimits": [{"type": "RLIMIT_CORE", "soft": 0, "hard": 0}],
     }
     kept = CAPABILITIES if "capabilities" in launch.protections else DANGEROUS
     process["capabilities"] = {
@@ -168,13 +169,23 @@ def _mounts(launch: Launch, around: Surroundings) -> list[dict[str, Any]]:
         _mount("/dev/pts", "devpts", "devpts", tty),
         _mount("/dev/shm", "tmpfs", "shm", [*safe, "mode=1777", "size=67108864"]),
         _mount("/dev/mqueue", "mqueue", "mqueue", safe),
-        _mount("/sys", "sysfs", "sysfs", [*safe, "ro"]),
+        _mount("/sys", "sysfs", "sysfs", [*safe, "ro"] if "paths" in launch.protections else safe),
+        *_cgroup_mounts(around.views),
     ]
     for source, shown in around.shared.items():
         mounts.append(_mount(source, "bind", shown, ["rbind", "ro", "nosuid", "nodev"]))
     mounts.append(_mount(STATE_DIR, "tmpfs", "opensandbox", state))
     mounts.append(_mount(EXECD, "bind", around.execd, ["bind", "ro", "nosuid", "nodev"]))
     return mounts
+
+
+def _cgroup_mounts(views: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Show a sandbox its limits and what it uses: its own cgroups, nothing above or beside them."""
+    safe = ["nosuid", "noexec", "nodev", "ro"]
+    # Several cgroups need directories to be mounted on, which sysfs does not make.
+    places = [] if VIEW in views else [_mount(VIEW, "tmpfs", "cgroup", [*safe, "mode=755"])]
+    binds = [_mount(place, "bind", source, ["bind", *safe]) for place, source in views.items()]
+    return [*places, *binds] if views else []
 
 
 def _mount(destination: str, kind: str, source: str, options: Sequence[str]) -> dict[str, Any]:

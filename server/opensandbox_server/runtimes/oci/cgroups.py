@@ -9,7 +9,7 @@ import errno
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +25,10 @@ _OPTIONAL = ("memory.swap.max",)
 """Missing on a host without swap."""
 
 CONTROLLERS = ("cpu", "memory", "pids", "freezer", "devices")
+SHOWN = ("memory", "cpu", "cpuacct")
+"""What a sandbox may read of itself on v1: limits and use; cpuacct is not on every host."""
+VIEW = "/sys/fs/cgroup"
+"""Where a sandbox finds them."""
 
 DEVICES: tuple[tuple[str, int, int | None, str], ...] = (
     ("c", 1, 3, "rwm"),  # null
@@ -65,6 +69,10 @@ class Cgroups(abc.ABC):
     @abc.abstractmethod
     def paths(self, name: str) -> Mapping[str, Path]:
         """Return the directory of each controller."""
+
+    @abc.abstractmethod
+    def views(self, name: str) -> Mapping[str, Path]:
+        """Return the directories a sandbox is shown of itself, by where it is to find them."""
 
     @abc.abstractmethod
     def make(self, name: str, limits: Limits) -> None:
@@ -137,15 +145,21 @@ class CgroupsV1(Cgroups):
         if missing:
             raise CgroupFault(f"the cgroup controllers {', '.join(missing)} are not mounted")
         self._mounts = dict(mounts)
+        self._used = _one_per_hierarchy(self._mounts, (*CONTROLLERS, *SHOWN))
 
     def paths(self, name: str) -> Mapping[str, Path]:
         """Return the directory of each controller, also of those only an OCI runtime uses."""
         return {kind: mount / self.parent / name for kind, mount in self._mounts.items()}
 
-    def make(self, name: str, limits: Limits) -> None:
-        """Make one directory per controller; devices that are not listed are denied."""
+    def views(self, name: str) -> Mapping[str, Path]:
+        """Return one directory for each hierarchy that limits or counts."""
         paths = self.paths(name)
-        for kind in CONTROLLERS:
+        return {f"{VIEW}/{kind}": paths[kind] for kind in _one_per_hierarchy(self._mounts, SHOWN)}
+
+    def make(self, name: str, limits: Limits) -> None:
+        """Make one directory per hierarchy; devices that are not listed are denied."""
+        paths = self.paths(name)
+        for kind in self._used:
             paths[kind].mkdir(parents=True, exist_ok=True)
         for file, value in v1_settings(limits):
             controller = file.partition(".")[0]
@@ -157,8 +171,9 @@ class CgroupsV1(Cgroups):
 
     def enter(self, name: str) -> None:
         """Write 0 to `tasks`: moving a single thread needs no wait for a grace period."""
-        for kind in CONTROLLERS:
-            _write(self.paths(name)[kind] / "tasks", "0")
+        paths = self.paths(name)
+        for kind in self._used:
+            _write(paths[kind] / "tasks", "0")
 
     def freeze(self, name: str) -> None:
         """Freeze and wait until the kernel says so."""
@@ -201,6 +216,10 @@ class CgroupsV2(Cgroups):
     def paths(self, name: str) -> Mapping[str, Path]:
         """Return the one directory."""
         return {"unified": self._root / self.parent / name}
+
+    def views(self, name: str) -> Mapping[str, Path]:
+        """Return the one directory."""
+        return {VIEW: self._directory(name)}
 
     def make(self, name: str, limits: Limits) -> None:
         """Make the directory with its limits; the OCI runtime adds the device rules."""
@@ -309,6 +328,15 @@ def v2_settings(limits: Limits) -> list[tuple[str, str]]:
 def _quota(cpus: float) -> int:
     # The kernel refuses less than a millisecond.
     return max(1000, int(cpus * CPU_PERIOD_US))
+
+
+def _one_per_hierarchy(mounts: Mapping[str, Path], kinds: Sequence[str]) -> list[str]:
+    """Return those of the controllers that are here, without a second one at the same place."""
+    firsts: dict[Path, str] = {}
+    for kind in kinds:
+        if kind in mounts:
+            firsts.setdefault(mounts[kind], kind)
+    return list(firsts.values())
 
 
 def _is_controller(option: str) -> bool:

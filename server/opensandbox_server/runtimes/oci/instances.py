@@ -8,13 +8,14 @@ another; the server sees to that.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import select
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -231,8 +232,8 @@ class Instances:
         undo.callback(tools.cgroups.kill, record.cgroup)
         tools.cgroups.make(record.cgroup, launch.limits)
         room = self._furnish(launch, slot, directory)
-        with Path(os.devnull).open() as nothing:
-            files = {0: nothing.fileno(), 1: output, 2: output, 3: listener, 4: token}
+        with _empty_file() as nothing:
+            files = {0: nothing, 1: output, 2: output, 3: listener, 4: token}
             record.pid = self._run_in_cgroup(launch, record, room, files)
         member = Member(record, directory, os.pidfd_open(record.pid))
         record.start_ticks, record.boot = start_ticks(record.pid), boot_id()
@@ -262,6 +263,7 @@ class Instances:
             seccomp=tools.seccomp_profile,
             filter=tools.seccomp_filter,
             cgroup=f"/{tools.cgroups.path(launch.id)}" if self._runner_makes_cgroup else None,
+            views={place: str(own) for place, own in tools.cgroups.views(launch.id).items()},
         )
         (room / "config.json").write_text(json.dumps(bundle.config(launch, around)))
         return room
@@ -368,6 +370,22 @@ class Instances:
         if self._slots is None:
             raise RuntimeError("find() and use() come first")
         return self._slots
+
+
+@contextlib.contextmanager
+def _empty_file() -> Iterator[int]:
+    """Open what ends at once when read.
+
+    Not /dev/null: crun makes the sandbox's root the owner of its standard input, and that would be
+    the host's /dev/null, which the sandbox could then close to everybody.
+    """
+    descriptor = os.memfd_create("nothing", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        seals = fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _exit_code(pidfd: int) -> int | None:

@@ -55,7 +55,7 @@ class Launcher:
         """Make everything ready; only then threads are started."""
         setup = self._setup
         syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
-        _allow_open_files()
+        _set_inherited_limits()
         sandboxes = Path(setup.data_dir) / "sandboxes"
         self._wait_for_former_launcher()
         stage = Stage()
@@ -182,8 +182,13 @@ class Launcher:
             wire.send(self._channel, message)
 
 
-def _allow_open_files() -> None:
-    """Set the limit sandboxes inherit; in their user namespace nobody may raise it."""
+def _set_inherited_limits() -> None:
+    """Set the limits sandboxes inherit; in their user namespace nobody may raise them.
+
+    Not left to the OCI runtime: it may set those of a process with other ids only where root still
+    has CAP_SYS_RESOURCE.
+    """
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, MOST_OPEN_FILES))

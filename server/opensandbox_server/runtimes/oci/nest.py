@@ -69,7 +69,7 @@ def _make(first_id: int) -> list[int]:
     pid = os.fork()
     if pid == 0:
         ours.close()  # or it would never hear the end of the conversation
-        _inhabit(theirs)
+        _inhabit(theirs, first_id)
     theirs.close()
     try:
         _expect(ours, b"user")
@@ -96,9 +96,13 @@ def _expect(channel: socket.socket, word: bytes) -> None:
         raise OSError(f"namespaces: {heard.decode(errors='replace') or 'the child ended'}")
 
 
-def _inhabit(channel: socket.socket) -> None:
+def _inhabit(channel: socket.socket, owner: int) -> None:
     """Run in the child: step into new namespaces and wait until somebody has opened them."""
     try:
+        # Whoever makes a user namespace pays for all in it that is counted per user. A sandbox
+        # must not use up the inotify instances and the like of the host's root.
+        syscalls.prctl(syscalls.PR_SET_SECUREBITS, syscalls.SECBIT_NO_SETUID_FIXUP)
+        os.setresuid(-1, owner, -1)
         syscalls.unshare(syscalls.CLONE_NEWUSER)
         channel.send(b"user")
         channel.recv(16)

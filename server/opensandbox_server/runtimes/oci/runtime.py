@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from opensandbox_server.images import Image, ImageStore
+from opensandbox_server.images import HOST_IMAGE, Image, ImageStore
 from opensandbox_server.images.archive import docker_architecture
 from opensandbox_server.runtimes.base import (
     ExecdAddress,
@@ -69,7 +69,10 @@ class OCIRuntime(Runtime):
         return await asyncio.to_thread(examine, self._home.execd, self._options)
 
     async def prepare(self) -> None:
-        """Start the launcher, which finds running sandboxes and makes slots ahead."""
+        """Start the launcher, which finds running sandboxes and makes slots ahead.
+
+        The host image is made meanwhile: it is hundreds of files, too many for a create to wait.
+        """
         if self._home.execd is None:
             raise RuntimeUnavailable("the execd program was not found; make build")
         if os.geteuid() != 0:
@@ -78,7 +81,11 @@ class OCIRuntime(Runtime):
                 "opensandbox-server doctor"
             )
         self._make_directories()
-        await self._open_helper()
+        making = asyncio.create_task(self._make_host_image(), name="make the host image")
+        try:
+            await self._open_helper()
+        finally:
+            await making
         await asyncio.to_thread(self.images.sweep)
 
     async def close(self) -> None:
@@ -153,6 +160,10 @@ class OCIRuntime(Runtime):
         if self._home.ingress_gid is not None:
             os.chown(self._sockets, -1, self._home.ingress_gid)
         (self._home.data_dir / "sandboxes").mkdir(mode=0o711, parents=True, exist_ok=True)
+
+    async def _make_host_image(self) -> None:
+        with contextlib.suppress(OSError):  # only a create from this image fails, and says why
+            await self.images.resolve(HOST_IMAGE)
 
     async def _open_helper(self) -> None:
         helper = Helper(self._tell, self._restart)

@@ -74,8 +74,10 @@ class Slots:
         self._maker = threading.Thread(target=self._make_ahead, name="slots", daemon=True)
 
     def open(self) -> None:
-        """Begin to make slots."""
+        """Begin to make slots; return when the first is ready, or when it failed."""
         self._maker.start()
+        with self._changed:  # a start meets the fault again, and says it to whoever asked for it
+            self._changed.wait_for(lambda: self._ready or self._fault, TAKE_SECONDS)
 
     def take(self) -> Slot:
         """Return a slot nobody had. Raises SlotsExhausted."""
