@@ -20,6 +20,7 @@ from opensandbox.models.execd_sync import ExecutionHandlersSync
 
 GREETING = ("echo", "hello")
 LIFE = timedelta(minutes=10)
+SETTLE_SECONDS = 0.25  # what one sample leaves to be cleaned up must not slow the next one down
 WORTH_TELLING_MS = 1.0  # what is less late is not told: see watched.py
 
 
@@ -70,10 +71,12 @@ def measure_creates(server: Server, image: str, engine: Engine | None, count: in
     """Take count samples of each side in turn; the first pair only warms up."""
     samples = Creates()
     for number in range(count + 1):
+        time.sleep(SETTLE_SECONDS)
         one = create_to_first_output(server, image)
         if number:
             samples.ours.append(one)
         if engine:
+            time.sleep(SETTLE_SECONDS)
             took = engine.run_first_output(*GREETING)
             if number:
                 samples.other.append(took)
