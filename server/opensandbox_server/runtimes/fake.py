@@ -34,7 +34,7 @@ from opensandbox_server.runtimes.base import (
     StartFailed,
     WrongState,
 )
-from opensandbox_server.runtimes.process_tree import signal_tree, start_time
+from opensandbox_server.runtimes.process_tree import processes_naming, signal_tree, start_time
 from opensandbox_server.sockets import listen_unix
 from opensandbox_server.spawn import Child, adopt, spawn
 
@@ -76,6 +76,7 @@ class FakeRuntime(Runtime):
         if self._home.ingress_gid is not None:
             os.chown(self._sockets, -1, self._home.ingress_gid)
         self._files.mkdir(mode=0o700, exist_ok=True)
+        await asyncio.to_thread(self._remove_half_made)
         for record in sorted(self._files.glob("*/instance.json")):
             self._find_again(record)
 
@@ -193,7 +194,9 @@ class FakeRuntime(Runtime):
             listener.close()
         record = {"pid": child.pid, "start": start_time(child.pid), "image": spec.image}
         record["started_at"] = instance.started_at.isoformat()
-        (files / "instance.json").write_text(json.dumps(record))
+        written = files / "instance.json.new"
+        written.write_text(json.dumps(record))
+        written.rename(files / "instance.json")  # there whole or not at all
         return child
 
     def _run(self, spec: SandboxSpec, execd: Path, files: Path, listener: int) -> Child:
@@ -224,6 +227,16 @@ class FakeRuntime(Runtime):
         finally:
             for descriptor in (readable, writable, log, nothing):
                 os.close(descriptor)
+
+    def _remove_half_made(self) -> None:
+        """Remove what a process that was killed in the middle of a start left."""
+        for directory in self._files.iterdir():
+            if (directory / "instance.json").exists():
+                continue
+            for pid in processes_naming(str(directory)):
+                signal_tree(pid, signal.SIGKILL)
+            for left in (directory, self._sockets / directory.name):
+                shutil.rmtree(left, ignore_errors=True)
 
     def _find_again(self, record: Path) -> None:
         kept = json.loads(record.read_text())

@@ -19,6 +19,17 @@ def start_time(pid: int) -> int | None:
     return int(fields[19]) if fields else None
 
 
+def processes_naming(text: str) -> list[int]:
+    """Find the processes that have text in their command line."""
+    found = []
+    for entry in _PROC.iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                if text.encode() in (entry / "cmdline").read_bytes():
+                    found.append(int(entry.name))
+    return found
+
+
 def signal_tree(root: int, number: signal.Signals) -> None:
     """Send a signal to a process and all its descendants, those that appear meanwhile included."""
     done: set[int] = set()
