@@ -38,7 +38,7 @@ def use_every_way_to_end(server: Server) -> int:
     frozen.pause()
     with SandboxSync.create(
         "host",
-        entrypoint=["true"],
+        entrypoint=["sleep", "0.3"],
         connection_config=server.sync_config,
         skip_health_check=True,
     ) as brief:

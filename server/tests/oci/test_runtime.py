@@ -289,3 +289,10 @@ def test_without_execd_or_root_the_reason_is_given(tmp_path: Path) -> None:
     runtime = OCIRuntime(RuntimeHome(tmp_path, tmp_path / "run"))
     with pytest.raises(RuntimeUnavailable, match="execd"):
         asyncio.run(runtime.prepare())
+
+
+def test_an_entrypoint_that_cannot_be_started_is_told_at_once(home: Home) -> None:
+    spec = SandboxSpec("missing", "host", ["no-such-program"], execd_token=TOKEN)
+    with pytest.raises(StartFailed, match=r"status 127: .*no-such-program"):
+        home.run(home.runtime.start(spec))
+    assert home.run(home.runtime.instances()) == []

@@ -61,7 +61,7 @@ class Helper:
         self._channel = ours
         await self._send(asdict(setup), ())
         try:
-            first = await asyncio.wait_for(self._receive(), READY_SECONDS)
+            first = await asyncio.wait_for(self._first_word(), READY_SECONDS)
         except (EOFError, TimeoutError) as fault:
             await self._end()
             raise RuntimeUnavailable(
@@ -71,6 +71,12 @@ class Helper:
             await self._end()
             raise RuntimeUnavailable(str(first["error"]))
         self._reader = asyncio.create_task(self._listen(), name="oci launcher")
+
+    async def _first_word(self) -> dict[str, Any]:
+        """Return whether it is ready; a sandbox it found again may end even before that."""
+        while "event" in (message := await self._receive()):
+            self._tell(message["event"])
+        return message
 
     async def ask(self, verb: str, fds: Sequence[int] = (), **arguments: Any) -> Any:
         """Send a request and return its result. Raises the fault it was answered with."""
@@ -116,7 +122,7 @@ class Helper:
         if "event" in message:
             self._tell(message["event"])
             return
-        answered = self._waiting.get(message["seq"])
+        answered = self._waiting.get(message.get("seq", 0))
         if answered is None or answered.done():
             return
         if "error" in message:

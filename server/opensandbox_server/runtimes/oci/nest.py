@@ -51,17 +51,19 @@ class Nest:
 
 
 def _serve(channel: socket.socket) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    while request := channel.recv(64):
-        try:
-            descriptors = _make(int(request))
-        except OSError as error:
-            channel.send(str(error).encode())
-            continue
-        socket.send_fds(channel, [b"ok"], descriptors)
-        for descriptor in descriptors:
-            os.close(descriptor)
-    os._exit(0)
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        while request := channel.recv(64):
+            try:
+                descriptors = _make(int(request))
+            except OSError as error:
+                channel.send(str(error).encode())
+                continue
+            socket.send_fds(channel, [b"ok"], descriptors)
+            for descriptor in descriptors:
+                os.close(descriptor)
+    finally:
+        os._exit(0)  # whatever happened: what follows in this program is our parent's
 
 
 def _make(first_id: int) -> list[int]:

@@ -61,6 +61,7 @@ class OCIRuntime(Runtime):
         self._turns = asyncio.Semaphore(2 * self._options.concurrent_starts)
         self._helper: Helper | None = None
         self._watchers: set[asyncio.Queue[RuntimeEvent]] = set()
+        self._ends: dict[str, asyncio.Future[dict[str, Any]]] = {}
         self._restarting: asyncio.Task[None] | None = None
         self._undoing: set[asyncio.Task[None]] = set()
 
@@ -112,16 +113,21 @@ class OCIRuntime(Runtime):
             execd.listening(path, self._home.ingress_gid) as listener,
             execd.token_pipe(spec.execd_token) as token,
         ):
+            ended = self._ends[spec.id] = asyncio.get_running_loop().create_future()
             started = self._begin(launch, path, listener, token)
             answered = asyncio.create_task(execd.first_answer(path, spec.execd_token))
             try:
-                return await self._both(started, answered)
+                instance = await self._both(started, answered, ended)
             except BaseException:
                 await self._undo(started, spec.id, path)
                 raise
             finally:
+                del self._ends[spec.id]
                 answered.cancel()
                 await asyncio.gather(answered, return_exceptions=True)
+        if ended.done():  # after its first answer, so it is news
+            self._tell(ended.result())
+        return instance
 
     async def stop(self, instance_id: str) -> None:
         """End a sandbox and remove everything of it."""
@@ -209,17 +215,42 @@ class OCIRuntime(Runtime):
         return asyncio.create_task(self._ask("start", (listener, token), **request))
 
     async def _both(
-        self, started: asyncio.Task[dict[str, Any]], answered: asyncio.Task[None]
+        self,
+        started: asyncio.Task[dict[str, Any]],
+        answered: asyncio.Task[None],
+        ended: asyncio.Future[dict[str, Any]],
     ) -> Instance:
         """Wait for the launcher and for execd; the launcher's word explains a failure best."""
         try:
             described = await asyncio.shield(started)
-            await asyncio.wait_for(answered, ANSWER_SECONDS)
-        except (RuntimeFault, execd.NoAnswer) as fault:
+            first: set[asyncio.Future[Any]] = {answered, ended}
+            done, _ = await asyncio.wait(
+                first, timeout=ANSWER_SECONDS, return_when=asyncio.FIRST_COMPLETED
+            )
+            if answered in done:
+                await answered
+            elif ended in done:
+                raise StartFailed(await self._why_it_ended(ended.result()))
+            else:
+                raise StartFailed(f"execd did not answer within {ANSWER_SECONDS:.0f} s")
+        except execd.NoAnswer as fault:
             raise StartFailed(str(fault)) from fault
-        except TimeoutError as fault:
-            raise StartFailed(f"execd did not answer within {ANSWER_SECONDS:.0f} s") from fault
+        except StartFailed:
+            raise
+        except RuntimeFault as fault:
+            raise StartFailed(str(fault)) from fault
         return to_instance(described)
+
+    async def _why_it_ended(self, described: dict[str, Any]) -> str:
+        """Say how a sandbox ended that never answered, with the last line it wrote."""
+        found = await self._ask("inspect", id=described["id"], log_bytes=LOG_BYTES)
+        lines = found["logs"].strip().splitlines()
+        said = f": {lines[-1]}" if lines else ""
+        how = to_instance(described)
+        return (
+            f"the entrypoint ended at once with status {how.exit_code}{said}; "
+            "a sandbox lives as long as its entrypoint"
+        )
 
     async def _undo(self, started: asyncio.Task[Any], instance_id: str, path: Path) -> None:
         """Remove what a start made, after it ended, and also when this is cancelled again."""
@@ -241,6 +272,11 @@ class OCIRuntime(Runtime):
         return await self._helper.ask(verb, fds, **arguments)
 
     def _tell(self, described: dict[str, Any]) -> None:
+        starting = self._ends.get(described["id"])
+        if starting is not None:
+            if not starting.done():
+                starting.set_result(described)
+            return  # nobody knows it yet
         for queue in self._watchers:
             queue.put_nowait(RuntimeEvent(to_instance(described)))
 
