@@ -10,7 +10,7 @@ import pytest
 from tests.security.harness import Home, missing, opened_home, own_network
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def network() -> Iterator[int]:
     """A network namespace for the runtime and everything around it."""
     if reason := missing():
@@ -19,7 +19,7 @@ def network() -> Iterator[int]:
         yield netns
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def home(network: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
     """A runtime; each test starts its own sandboxes."""
     assert network >= 0
