@@ -71,7 +71,9 @@ TARGETS = {
     "create_vs_docker_run": Target(0.125, "create to first output, cold / `docker run`"),
     "server_share_ms": Target(8, "of a create without the runtime / all of it", is_absolute=True),
     "creates_100_at_once": Target(1, "until the last is there / 100 x one alone"),
-    "event_loop_stall": Target(20, "longest in a burst / with no processor", is_absolute=True),
+    "event_loop_stall": Target(
+        20, "longest in a burst / without waiting for a processor", is_absolute=True
+    ),
 }
 
 

@@ -126,7 +126,7 @@ def measure_bursts(server: Server, image: str, count: int, at_once: int) -> list
         with_waiting.append(max(by for by, _ in late))
     return [
         RawResult(name=f"creates_{at_once}_at_once", unit="s", ours=walls, other=alone),
-        RawResult(name="event_loop_stall", unit="ms", ours=stalls, other=with_waiting),
+        RawResult(name="event_loop_stall", unit="ms", ours=with_waiting, other=stalls),
     ]
 
 
