@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
@@ -74,24 +75,29 @@ def spawn(
 ) -> Child:
     """Start argv. The child gets exactly the descriptors in fds (its number → ours) besides 0-2."""
     words = [str(word) for word in argv]
-    # Every source is moved out of the way first, so that no target overwrites a later source.
-    base = 10 + max([0, *(fds or {})])
-    moved = {target: base + order for order, target in enumerate(fds or {})}
-    actions: list[tuple[int, int, int] | tuple[int, int]] = [
-        (os.POSIX_SPAWN_DUP2, (fds or {})[target], high) for target, high in moved.items()
-    ]
-    actions += [(os.POSIX_SPAWN_DUP2, high, target) for target, high in moved.items()]
-    actions += [(os.POSIX_SPAWN_CLOSE, high) for high in moved.values()]
     pid = os.posix_spawn(
         words[0],
         words,
         dict(env),
-        file_actions=actions,
+        file_actions=_descriptor_moves(fds or {}),
         setsid=has_own_session,
         setsigmask=[],
         setsigdef=[signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGXFSZ],
     )
     return adopt(pid)
+
+
+def _descriptor_moves(fds: Mapping[int, int]) -> list[tuple[int, int, int] | tuple[int, int]]:
+    # Every source is first moved to a number that is neither source nor target: no move may
+    # overwrite the source of a later one.
+    taken = {*fds.keys(), *fds.values()}
+    spare = (number for number in itertools.count(3) if number not in taken)
+    moved = dict(zip(fds, spare, strict=False))
+    return [
+        *((os.POSIX_SPAWN_DUP2, fds[target], high) for target, high in moved.items()),
+        *((os.POSIX_SPAWN_DUP2, high, target) for target, high in moved.items()),
+        *((os.POSIX_SPAWN_CLOSE, high) for high in moved.values()),
+    ]
 
 
 def adopt(pid: int) -> Child:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,34 @@ async def test_descriptors_may_trade_places(tmp_path: Path) -> None:
     os.close(second)
     assert (tmp_path / "first").read_text() == "first\n"
     assert (tmp_path / "second").read_text() == "second\n"
+
+
+TRY_NUMBERS = """
+import asyncio, fcntl, itertools, os, tempfile
+from pathlib import Path
+from opensandbox_server.spawn import spawn
+
+async def main():
+    os.chdir(tempfile.mkdtemp(dir="."))
+    opened = [os.open(name, os.O_WRONLY | os.O_CREAT) for name in "abc"]
+    for low, order in itertools.product(range(24), itertools.permutations(opened)):
+        sources = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, low) for fd in order]
+        fds = dict(zip((3, 4, 5), sources))
+        script = "readlink /proc/$$/fd/3 /proc/$$/fd/4 /proc/$$/fd/5 >said"
+        assert await spawn(["/bin/sh", "-c", script], os.environ, fds=fds).wait() == 0
+        said = [Path(line).name for line in Path("said").read_text().split()]
+        assert said == ["abc"[opened.index(fd)] for fd in order], (sources, said)
+        for fd in sources:
+            os.close(fd)
+
+asyncio.run(main())
+"""
+
+
+def test_it_gets_them_whatever_their_numbers_are_here(tmp_path: Path) -> None:
+    # In a process of its own: which numbers are free in this one nobody knows.
+    words = [sys.executable, "-c", TRY_NUMBERS]
+    subprocess.run(words, cwd=tmp_path, check=True, timeout=60)
 
 
 async def test_a_program_that_is_not_there_is_an_error() -> None:
