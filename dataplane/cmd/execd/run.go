@@ -21,6 +21,7 @@ import (
 
 	"opensandbox.io/dataplane/command"
 	"opensandbox.io/dataplane/execd"
+	"opensandbox.io/dataplane/listen"
 	"opensandbox.io/dataplane/metrics"
 	"opensandbox.io/dataplane/process"
 	"opensandbox.io/dataplane/session"
@@ -46,11 +47,11 @@ func run(ctx context.Context, c config, childExited, received chan os.Signal) (i
 	if err != nil {
 		return 0, err
 	}
-	listeners, err := listenAll(c.listen)
+	listeners, err := listen.All(c.listen)
 	if err != nil {
 		return 0, err
 	}
-	defer closeAll(listeners)
+	defer listen.Close(listeners)
 	stateDir, removeState, err := openStateDir(c.stateDir)
 	if err != nil {
 		return 0, err
