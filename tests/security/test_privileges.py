@@ -98,6 +98,23 @@ def test_a_dangerous_system_call_is_refused_before_the_kernel_looks_at_it(
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers are those of x86_64")
+def test_the_machines_asynchronous_reads_and_writes_cannot_be_used_up(home: Home) -> None:
+    """The kernel counts them for the whole machine: a database beside it would get none."""
+    take = (
+        "import ctypes, errno; libc = ctypes.CDLL(None, use_errno=True)\n"
+        "result = libc.syscall(206, 300, ctypes.byref(ctypes.c_ulong()))  # io_setup\n"
+        "print('done' if result >= 0 else errno.errorcode[ctypes.get_errno()])\n"
+        "print(open('/proc/sys/fs/aio-nr').read())"
+    )
+    weak = home.start(without=("seccomp",)).python(take).output.split()
+    if weak[0] == "ENOSYS":
+        pytest.skip("this kernel itself has no such calls")
+    assert weak[0] == "done"
+    assert int(weak[1]) >= 300
+    assert home.start().python(take).output.split()[0] == "ENOSYS"
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers are those of x86_64")
 def test_clone3_does_not_exist_and_clone_makes_no_namespaces(home: Home) -> None:
     make = (
         "import ctypes, errno, os; libc = ctypes.CDLL(None, use_errno=True)\n"
