@@ -47,6 +47,7 @@ MASKED = (
     "/sys/devices/virtual/powercap",
     "/sys/firmware",
 )
+PROTECTIONS = ("capabilities", "seccomp", "paths", "untraceable")
 READONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 
 
@@ -69,7 +70,7 @@ class Launch:
     pids: int | None = None
     has_network: bool = True
     is_readonly: bool = False
-    protections: Sequence[str] = ("capabilities", "seccomp", "paths")
+    protections: Sequence[str] = PROTECTIONS
     """Security tests drop one to see that its attack works without it; nothing else may."""
 
     @property
@@ -122,10 +123,11 @@ def config(launch: Launch, around: Surroundings) -> dict[str, Any]:
     return whole
 
 
-def arguments(entrypoint: Sequence[str]) -> list[str]:
+def arguments(entrypoint: Sequence[str], *, is_traceable: bool = False) -> list[str]:
     """Return the command line of PID 1."""
     flags = ["--listen", f"fd://{SOCKET_FD}", "--access-token-fd", str(TOKEN_FD)]
-    return [EXECD, *flags, "--state-dir", STATE_DIR, "--log-level", "4", "--", *entrypoint]
+    flags += ["--state-dir", STATE_DIR, "--log-level", "4", *["--traceable"] * is_traceable]
+    return [EXECD, *flags, "--", *entrypoint]
 
 
 def state_bytes(memory: int | None) -> int:
@@ -144,7 +146,7 @@ def _process(launch: Launch) -> dict[str, Any]:
     process: dict[str, Any] = {
         "terminal": False,
         "user": {"uid": launch.uid, "gid": launch.gid},
-        "args": arguments(launch.entrypoint),
+        "args": arguments(launch.entrypoint, is_traceable="untraceable" not in launch.protections),
         "env": environment(launch),
         "cwd": launch.cwd,
         "noNewPrivileges": True,
