@@ -47,6 +47,10 @@ _VERSION = "1"
 """Changes when packs are made in another way."""
 _LIST = "pack.json"
 """In a pack: the size of every file of it."""
+_USERS = "users"
+"""In a cache: links to the directories of images that take packs from it."""
+GRACE_SECONDS = 3600.0
+"""How long a pack may be wanted before there is an image that names it."""
 _NOT_COMPILED = r"/pygments/(lexers|styles)/|/lib2to3/|/ensurepip/"
 """Hundreds of modules of which a program needs none or one."""
 
@@ -82,20 +86,21 @@ def plan_pack() -> Plan:
     return Plan(interpreter, distributions, key)
 
 
-def place_pack(plan: Plan, caches: tuple[Path, ...], holder: Path) -> Path:
-    """Return the pack, made now if it is not there; it stays as long as the file holder does.
+def place_pack(plan: Plan, caches: tuple[Path, ...], images: Path) -> Path:
+    """Return the pack, made now if it is not there; it stays while an image in images names it.
 
-    It is kept in the first of the caches that is on the holder's file system. Raises NoPack, and
-    OSError when there is no room. Blocks.
+    It is kept in the first of the caches that can be written. Raises NoPack, and OSError when there
+    is no room. Blocks.
     """
-    cache = _usable(caches, holder.parent)
+    cache = _usable(caches)
     with _locked(cache):
         pack = cache / f"python-{plan.key}"
         if not is_whole(pack):
             shutil.rmtree(pack, ignore_errors=True)
             _sweep(cache)
             _make(plan, pack)
-        holder.hardlink_to(pack / _LIST)
+        os.utime(pack)
+        _register(cache / _USERS, images)
     return pack
 
 
@@ -108,16 +113,17 @@ def is_whole(pack: Path) -> bool:
         return False
 
 
-def _usable(caches: tuple[Path, ...], near: Path) -> Path:
+def _usable(caches: tuple[Path, ...]) -> Path:
     fault: OSError | None = None
     for cache in caches:
         try:
-            cache.mkdir(mode=0o755, parents=True, exist_ok=True)
-            if cache.stat().st_dev == near.stat().st_dev and os.access(cache, os.W_OK):
-                return cache
+            (cache / _USERS).mkdir(mode=0o755, parents=True, exist_ok=True)
         except OSError as found:
             fault = found
-    raise fault or NotADirectoryError(f"none of {', '.join(map(str, caches))} can be used")
+            continue
+        if os.access(cache, os.W_OK):
+            return cache
+    raise fault or PermissionError(f"{' and '.join(map(str, caches))} cannot be written")
 
 
 @contextlib.contextmanager
@@ -131,14 +137,36 @@ def _locked(cache: Path) -> Iterator[None]:
         os.close(lock)
 
 
+def _register(users: Path, images: Path) -> None:
+    """Remember a directory of images, so that what they need is not swept."""
+    link = users / hashlib.sha256(os.fsencode(images)).hexdigest()[:16]
+    if not link.is_symlink():
+        link.symlink_to(images.absolute())
+
+
 def _sweep(cache: Path) -> None:
-    """Remove packs nobody holds, and what a killed server left."""
+    """Remove packs that no image of any server names, and what a killed server left."""
     for left in cache.glob(".new-*"):
         shutil.rmtree(left, ignore_errors=True)
+    named: set[str] = set()
+    for link in (cache / _USERS).iterdir():
+        named |= _named_in(link)
+        if not link.exists():
+            link.unlink()
     for pack in cache.glob("python-*"):
-        listed = pack / _LIST
-        if not listed.exists() or listed.stat().st_nlink == 1:
+        is_new = time.time() - pack.stat().st_mtime < GRACE_SECONDS
+        if str(pack) not in named and not is_new:
             shutil.rmtree(pack, ignore_errors=True)
+
+
+def _named_in(images: Path) -> set[str]:
+    """Return the packs that images name, those included that are only kept for their sandboxes."""
+    found = set()
+    for pattern in ("*/image.json", ".old-*/image/image.json"):
+        for description in images.glob(pattern):
+            with contextlib.suppress(OSError, ValueError):
+                found.add(str(json.loads(description.read_text()).get("pack")))
+    return found
 
 
 def _make(plan: Plan, pack: Path) -> None:

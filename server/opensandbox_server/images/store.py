@@ -120,7 +120,8 @@ class ImageStore:
         stamp = f"{_HOST_VERSION}.{int(_newest_stamp())}.{plan.key if plan else ''}"
         marker = self._place(HOST_IMAGE) / "stamp"
         try:
-            if not marker.is_file() or marker.read_text() != stamp:
+            is_there = marker.is_file() and marker.read_text() == stamp
+            if not is_there or not self._has_pack(HOST_IMAGE):
                 self.add(HOST_IMAGE, lambda root: self._fill_host(root, stamp, plan))
         except OSError as fault:
             places = " or ".join(str(cache) for cache in self._caches)
@@ -137,11 +138,16 @@ class ImageStore:
         if plan is None:
             return image
         try:
-            pack = place_pack(plan, self._caches, root.parent / "pack")
+            pack = place_pack(plan, self._caches, self._directory)
         except NoPack as fault:
             log.warning("sandboxes of the image %s get no Python of ours: %s", HOST_IMAGE, fault)
             return image
         return replace(image, pack=str(pack), env={"PATH": HOST_PATH})
+
+    def _has_pack(self, name: str) -> bool:
+        """Say whether the pack an image was made with is still there: caches may be emptied."""
+        pack = self._read(name).pack
+        return not pack or Path(pack).is_dir()
 
     def _read(self, name: str) -> Image:
         place = self._place(name)

@@ -56,7 +56,7 @@ def plan() -> Plan:
 @pytest.fixture(scope="module")
 def pack(plan: Plan, cache: Path) -> Path:
     """A pack made of it, and held."""
-    return place_pack(plan, (cache,), cache / "held")
+    return place_pack(plan, (cache,), cache / "images")
 
 
 def said_by(program: Path, code: str) -> str:
@@ -101,7 +101,7 @@ def test_a_second_server_shares_the_pack_of_the_first(
     pack: Path, plan: Plan, cache: Path, tmp_path: Path
 ) -> None:
     made = pack.stat().st_ino
-    assert place_pack(plan, (cache,), tmp_path / "held") == pack
+    assert place_pack(plan, (cache,), tmp_path / "images") == pack
     assert pack.stat().st_ino == made
 
 
@@ -110,7 +110,7 @@ def test_two_servers_that_start_at_once_make_one_pack(plan: Plan, tmp_path: Path
     threads = [
         threading.Thread(
             target=lambda number=number: made.append(
-                place_pack(plan, (tmp_path / "cache",), tmp_path / f"held-{number}")
+                place_pack(plan, (tmp_path / "cache",), tmp_path / f"images-{number}")
             )
         )
         for number in range(2)
@@ -121,24 +121,27 @@ def test_two_servers_that_start_at_once_make_one_pack(plan: Plan, tmp_path: Path
         thread.join(PATIENCE_SECONDS)
     assert len(made) == 2
     assert len(set(made)) == 1
-    assert [path.name for path in (tmp_path / "cache").glob("[!.]*")] == [made[0].name]
+    assert list((tmp_path / "cache").glob("python-*")) == [made[0]]
 
 
-def test_another_version_gets_another_pack_and_one_that_nobody_holds_goes(
+def test_another_version_gets_another_pack_and_one_that_no_image_names_goes(
     pack: Path, plan: Plan, tmp_path: Path
 ) -> None:
-    cache = tmp_path / "cache"
-    for name in (pack.name, "python-newer"):
-        shutil.copytree(pack, cache / name, symlinks=True)
-    old = place_pack(plan, (cache,), tmp_path / "first")
-    newer = place_pack(replace(plan, key="newer"), (cache,), tmp_path / "second")
-    assert old != newer
-    assert is_whole(old)
-    (tmp_path / "first").unlink()
-    newest = place_pack(replace(plan, key="newest"), (cache,), tmp_path / "third")
-    assert is_whole(newest)
+    cache, images = tmp_path / "cache", tmp_path / "images"
+    old, kept, new = (cache / f"python-{name}" for name in ("old", "kept", "new"))
+    for made in (old, kept, new):
+        shutil.copytree(pack, made, symlinks=True)
+        os.utime(made, (0, 0))
+    for name, named in (("host", kept), (".old-1/image", new)):
+        (images / name).mkdir(parents=True)
+        (images / name / "image.json").write_text(json.dumps({"pack": str(named)}))
+    place_pack(replace(plan, key="kept"), (cache,), images)
+    os.utime(kept, (0, 0))
+    made = place_pack(replace(plan, key="made"), (cache,), tmp_path / "other")
+    assert is_whole(made)
     assert not old.exists()
-    assert is_whole(newer)
+    assert is_whole(kept)
+    assert is_whole(new)
 
 
 def test_a_changed_file_of_a_package_changes_the_fingerprint(tmp_path: Path) -> None:
@@ -159,7 +162,7 @@ def test_the_packages_are_those_ipython_needs_here_and_no_others() -> None:
 
 def test_what_a_killed_server_left_half_made_is_replaced(plan: Plan, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
-    words = [sys.executable, "-c", MAKE, str(cache), str(tmp_path / "held")]
+    words = [sys.executable, "-c", MAKE, str(cache), str(tmp_path / "images")]
     process = subprocess.Popen(words)
     until = time.monotonic() + PATIENCE_SECONDS
     while not list(cache.glob(".new-*/lib")):
@@ -169,7 +172,7 @@ def test_what_a_killed_server_left_half_made_is_replaced(plan: Plan, tmp_path: P
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert list(cache.glob(".new-*"))
-    assert is_whole(place_pack(plan, (cache,), tmp_path / "held"))
+    assert is_whole(place_pack(plan, (cache,), tmp_path / "images"))
     assert not list(cache.glob(".new-*"))
 
 
@@ -180,7 +183,7 @@ def test_a_pack_that_lost_the_content_of_a_file_is_made_anew(
     shutil.copytree(pack, damaged, symlinks=True)
     module = next(damaged.rglob("IPython/__init__.py"))
     module.write_bytes(b"")
-    assert place_pack(plan, (damaged.parent,), tmp_path / "held") == damaged
+    assert place_pack(plan, (damaged.parent,), tmp_path / "images") == damaged
     assert is_whole(damaged)
     assert module.stat().st_size
 
@@ -218,7 +221,7 @@ def test_on_an_interpreter_that_sandboxes_see_the_pack_has_none_of_its_own(
     theirs = Interpreter(Path("/usr"), Path("/usr/lib") / name, plan.interpreter.version)
     if not theirs.program.exists() or not theirs.is_visible:
         pytest.skip(f"this machine has no /usr/bin/{name}")
-    pack = place_pack(replace(plan, interpreter=theirs), (tmp_path / "cache",), tmp_path / "held")
+    pack = place_pack(replace(plan, interpreter=theirs), (tmp_path / "cache",), tmp_path / "images")
     assert (pack / "bin" / name).readlink() == theirs.program
     assert not (pack / "lib" / name / "os.py").exists()
     code = "import IPython, sys; print(sys.base_prefix, IPython.__file__)"
@@ -246,16 +249,29 @@ def test_a_full_disk_is_one_clear_error_and_leaves_nothing(tmp_path: Path, size:
         store = ImageStore(small / "data", small / "cache")
         with pytest.raises(RuntimeFault, match=f"No space left .*{small}/cache"):
             asyncio.run(store.resolve("host"))
-        assert not list(small.glob("cache/[!.]*"))
+        assert not list(small.glob("*/python-*"))
         assert not list(small.glob("*/.new-*"))
         assert not list(small.glob("data/images/*"))
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a disk")
-def test_a_data_directory_on_another_disk_has_a_pack_of_its_own(tmp_path: Path) -> None:
-    with small_disk(tmp_path / "disk", "400m") as disk:
-        image = asyncio.run(ImageStore(disk / "data", tmp_path / "cache").resolve("host"))
-        assert Path(image.pack).is_relative_to(disk / "data" / "cache")
+@pytest.mark.skipif(os.geteuid() != 0, reason="owners of files can be set by root only")
+def test_without_a_cache_that_can_be_written_the_data_directory_has_the_pack(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "cache").write_text("in the way")
+    image = asyncio.run(ImageStore(tmp_path / "data", tmp_path / "cache").resolve("host"))
+    assert Path(image.pack).is_relative_to(tmp_path / "data" / "cache")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="owners of files can be set by root only")
+def test_an_emptied_cache_is_filled_again(pack: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    shutil.copytree(pack, cache / pack.name, symlinks=True)
+    image = asyncio.run(ImageStore(tmp_path / "data", cache).resolve("host"))
+    shutil.rmtree(cache)
+    again = asyncio.run(ImageStore(tmp_path / "data", cache).resolve("host"))
+    assert again.pack == image.pack
+    assert is_whole(Path(again.pack))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="owners of files can be set by root only")
