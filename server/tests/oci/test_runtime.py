@@ -21,6 +21,7 @@ from opensandbox_server.runtimes.base import (
     NotSupported,
     Resources,
     RuntimeEvent,
+    RuntimeFault,
     RuntimeHome,
     RuntimeUnavailable,
     SandboxSpec,
@@ -55,7 +56,7 @@ def test_a_host_image_that_cannot_be_made_keeps_no_server_from_starting(
     data = tmp_path / "home"
     data.mkdir()
     (data / "images").write_text("in the way")
-    with opened_home(data) as home, pytest.raises(OSError, match="images"):
+    with opened_home(data) as home, pytest.raises(RuntimeFault, match="images"):
         home.start()
 
 

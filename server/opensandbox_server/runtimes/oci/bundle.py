@@ -62,6 +62,8 @@ class Launch:
     env: Mapping[str, str] = field(default_factory=dict)
     host_paths: Sequence[str] = ()
     """Directories of the host that the image shows, read-only and with the host's ids."""
+    packs: Mapping[str, str] = field(default_factory=dict)
+    """Where the sandbox sees a directory of ours, read-only → the directory."""
     cwd: str = "/"
     uid: int = 0
     gid: int = 0
@@ -98,7 +100,7 @@ class Surroundings:
     netns: str
     first_id: int
     shared: Mapping[str, str] = field(default_factory=dict)
-    """Directory of the host → where it is shown to the launcher."""
+    """Where the sandbox sees a directory → where the launcher shows it."""
     seccomp: Mapping[str, Any] | None = None
     """The profile, for a runtime that compiles it; else filter is used."""
     filter: bytes | None = None

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import logging
 import os
 import platform
 import re
@@ -17,6 +18,7 @@ from typing import Any
 
 from opensandbox_server.images import HOST_IMAGE, Image, ImageStore
 from opensandbox_server.images.archive import docker_architecture
+from opensandbox_server.images.pack import PACK
 from opensandbox_server.runtimes import execd
 from opensandbox_server.runtimes.base import (
     ExecdAddress,
@@ -40,6 +42,8 @@ from opensandbox_server.runtimes.oci.helper import Helper
 from opensandbox_server.runtimes.oci.options import OCIOptions, read_options
 from opensandbox_server.runtimes.oci.runner import find_runner
 
+log = logging.getLogger(__name__)
+
 END_SECONDS = 5.0
 """How long the news that a sandbox has ended may take, once its socket is closed."""
 LOG_BYTES = 256 * 1024
@@ -58,7 +62,7 @@ class OCIRuntime(Runtime):
         """Read the options; nothing is opened yet. Raises ValueError for a bad option."""
         self._home = home
         self._options: OCIOptions = read_options(home.options)
-        self.images = ImageStore(home.data_dir)
+        self.images = ImageStore(home.data_dir, Path(self._options.cache_dir))
         self._sockets = home.run_dir / "oci"
         self._turns = asyncio.Semaphore(2 * self._options.concurrent_starts)
         self._helper: Helper | None = None
@@ -169,8 +173,10 @@ class OCIRuntime(Runtime):
         (self._home.data_dir / "sandboxes").mkdir(mode=0o711, parents=True, exist_ok=True)
 
     async def _make_host_image(self) -> None:
-        with contextlib.suppress(OSError):  # only a create from this image fails, and says why
+        try:
             await self.images.resolve(HOST_IMAGE)
+        except RuntimeFault as fault:  # only a create from this image fails, and says why
+            log.warning("%s", fault)
 
     async def _open_helper(self) -> None:
         helper = Helper(self._tell, self._restart)
@@ -295,6 +301,7 @@ def to_launch(spec: SandboxSpec, image: Image, options: OCIOptions) -> Launch:
         entrypoint=list(spec.entrypoint),
         env={**image.env, **spec.env},
         host_paths=list(image.host_paths),
+        packs={PACK: image.pack} if image.pack else {},
         cwd=image.cwd,
         uid=image.uid,
         gid=image.gid,
