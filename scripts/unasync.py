@@ -23,6 +23,7 @@ BY_HAND = frozenset({"__init__.py", "waiting.py"})
 TABLE = {
     "pytestmark = pytest.mark.anyio\n\n": "",
     "Awaitable[bool]": "bool",
+    "Awaitable[SandboxEndpoint]": "SandboxEndpoint",
     "import Awaitable, Callable": "import Callable",
     "async def ": "def ",
     "async with ": "with ",

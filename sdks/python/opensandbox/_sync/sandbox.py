@@ -2,7 +2,6 @@
 # Made from _async/sandbox.py by scripts/unasync.py; change it there.
 """The handle of one sandbox."""
 
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -17,9 +16,7 @@ from opensandbox._requests import whole_seconds
 from opensandbox.config import ConnectionConfigSync
 from opensandbox.exceptions import (
     InvalidArgumentException,
-    SandboxApiException,
     SandboxException,
-    SandboxReadyTimeoutException,
 )
 from opensandbox.models.diagnostics import DiagnosticContent
 from opensandbox.models.endpoints import EXECD_PORT
@@ -44,21 +41,19 @@ from .commands import Commands
 from .files import Files
 from .manager import SandboxManagerSync
 from .metrics import Metrics
+from .readiness import (
+    DEFAULT_POLLING_INTERVAL,
+    DEFAULT_READY_TIMEOUT,
+    MAX_PING_SECONDS,
+    Patience,
+    find_endpoint,
+    wait_until_healthy,
+)
 from .transport import Transport
-from .waiting import sleep
 
 DEFAULT_TIMEOUT = timedelta(minutes=10)
-DEFAULT_READY_TIMEOUT = timedelta(seconds=30)
-DEFAULT_POLLING_INTERVAL = timedelta(milliseconds=200)
 DEFAULT_ENTRYPOINT = ("tail", "-f", "/dev/null")
 DEFAULT_RESOURCE = {"cpu": "1", "memory": "2Gi"}
-
-# A ping gets what is left of the time to become ready, but always a chance.
-MIN_PING_SECONDS = 0.1
-MAX_PING_SECONDS = 10.0
-
-# The one error of an endpoint that mends itself: the pod has no address yet.
-_NO_ADDRESS_YET = "KUBERNETES::POD_IP_NOT_AVAILABLE"
 
 _CREATED = TypeAdapter(SandboxCreateResponse)
 
@@ -288,7 +283,7 @@ class SandboxSync:
 
     def check_ready(self, timeout: timedelta, polling_interval: timedelta) -> None:
         """Return when the sandbox is healthy; raise when it is not within ``timeout``."""
-        self._wait_until_ready(time.monotonic() + timeout.total_seconds(), polling_interval)
+        wait_until_healthy(Patience(self.id, timeout, polling_interval), self._check_health)
 
     def __enter__(self) -> Self:
         return self
@@ -335,48 +330,18 @@ class SandboxSync:
     def _open(
         self, ready_timeout: timedelta, polling_interval: timedelta, skip_health_check: bool
     ) -> None:
-        deadline = time.monotonic() + ready_timeout.total_seconds()
-        endpoint = self._find_execd(deadline, polling_interval)
+        patience = Patience(self.id, ready_timeout, polling_interval)
+        endpoint = find_endpoint(patience, lambda: self.get_endpoint(EXECD_PORT))
         self._origin = endpoint.origin or SandboxOrigin.UNKNOWN
         self._execd = self._transport.to(self.connection_config.sandbox(endpoint))
         self._files = Files(self._execd)
         self._commands = Commands(self._execd)
         self._metrics = Metrics(self._execd)
         if not skip_health_check:
-            self._wait_until_ready(deadline, polling_interval)
-
-    def _find_execd(self, deadline: float, polling_interval: timedelta) -> SandboxEndpoint:
-        while True:
-            try:
-                return self.get_endpoint(EXECD_PORT)
-            except SandboxApiException as error:
-                if error.error.code != _NO_ADDRESS_YET:
-                    raise
-                self._wait_before_next_try(deadline, polling_interval, error)
-
-    def _wait_until_ready(self, deadline: float, polling_interval: timedelta) -> None:
-        while True:
-            error: Exception | None = None
-            try:
-                if self._check_health(deadline - time.monotonic()):
-                    return
-            except Exception as caught:
-                if isinstance(caught, SandboxApiException) and caught.status_code in (401, 403):
-                    raise  # the same credentials will be refused again
-                error = caught
-            self._wait_before_next_try(deadline, polling_interval, error)
-
-    def _wait_before_next_try(
-        self, deadline: float, polling_interval: timedelta, error: Exception | None
-    ) -> None:
-        remaining = deadline - time.monotonic()
-        if remaining <= 0:
-            message = f"sandbox {self.id} did not become ready in time"
-            raise SandboxReadyTimeoutException(f"{message}: {error}" if error else message, error)
-        sleep(min(max(polling_interval.total_seconds(), 0.0), remaining))
+            wait_until_healthy(patience, self._check_health)
 
     def _check_health(self, seconds: float) -> bool:
         if self._health_check is not None:
             return self._health_check(self)
-        self._execd.send("GET", "/ping", once_within=max(seconds, MIN_PING_SECONDS))
+        self._execd.send("GET", "/ping", once_within=seconds)
         return True
