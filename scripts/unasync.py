@@ -23,6 +23,7 @@ BY_HAND = frozenset({"__init__.py", "waiting.py"})
 TABLE = {
     "pytestmark = pytest.mark.anyio\n\n": "",
     "Awaitable[bool]": "bool",
+    "Awaitable[Remote]": "Remote",
     "Awaitable[SandboxEndpoint]": "SandboxEndpoint",
     "import Awaitable, Callable": "import Callable",
     "async def ": "def ",
@@ -31,6 +32,7 @@ TABLE = {
     "await ": "",
     "__aenter__": "__enter__",
     "__aexit__": "__exit__",
+    "_async": "_sync",
     "aclose": "close",
     "aiter_bytes": "iter_bytes",
     "aread": "read",

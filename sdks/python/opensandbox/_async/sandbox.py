@@ -18,12 +18,13 @@ from opensandbox.exceptions import (
     SandboxException,
 )
 from opensandbox.models.diagnostics import DiagnosticContent
-from opensandbox.models.endpoints import EXECD_PORT
+from opensandbox.models.endpoints import EGRESS_PORT, EXECD_PORT
 from opensandbox.models.sandboxes import (
     CreateSandboxRequest,
     CredentialProxyConfig,
     MetadataPatch,
     NetworkPolicy,
+    NetworkRule,
     PlatformSpec,
     SandboxCreateResponse,
     SandboxEndpoint,
@@ -33,11 +34,15 @@ from opensandbox.models.sandboxes import (
     SandboxMetrics,
     SandboxOrigin,
     SandboxRenewResponse,
+    SnapshotInfo,
     Volume,
 )
 
 from .commands import Commands
+from .diagnostics import Diagnostics
+from .egress import CredentialVault, Egress
 from .files import Files
+from .isolation import Isolation
 from .manager import SandboxManager
 from .metrics import Metrics
 from .readiness import (
@@ -48,7 +53,7 @@ from .readiness import (
     find_endpoint,
     wait_until_healthy,
 )
-from .transport import Transport
+from .transport import Remote, Transport
 
 DEFAULT_TIMEOUT = timedelta(minutes=10)
 DEFAULT_ENTRYPOINT = ("tail", "-f", "/dev/null")
@@ -125,22 +130,47 @@ class Sandbox:
                 volumes=volumes,
                 lifecycle=lifecycle,
             )
-        transport = Transport(connection_config or ConnectionConfig())
-        try:
-            server = transport.to(transport.config.lifecycle)
-            created = await server.ask(_CREATED, "POST", "/sandboxes", json=wish.to_wire())
-            sandbox = cls(created.id, transport, health_check)
-        except BaseException:
-            await transport.close()
-            raise
-        try:
-            sandbox._remember_endpoints(created)
-            await sandbox._open(ready_timeout, health_check_polling_interval, skip_health_check)
-        except BaseException:
-            with suppress(SandboxException):  # what went wrong first is what matters
-                await sandbox.destroy()
-            raise
-        return sandbox
+        return await cls._make(
+            wish,
+            connection_config,
+            health_check,
+            ready_timeout,
+            health_check_polling_interval,
+            skip_health_check,
+        )
+
+    @classmethod
+    async def create_from_template(
+        cls,
+        template_id: str,
+        *,
+        timeout: timedelta,
+        ready_timeout: timedelta = DEFAULT_READY_TIMEOUT,
+        metadata: dict[str, str] | None = None,
+        network_policy: NetworkPolicy | None = None,
+        extensions: dict[str, str] | None = None,
+        connection_config: ConnectionConfig | None = None,
+        health_check: Callable[["Sandbox"], Awaitable[bool]] | None = None,
+        health_check_polling_interval: timedelta = DEFAULT_POLLING_INTERVAL,
+        skip_health_check: bool = False,
+    ) -> Self:
+        """Make a sandbox from a template and return when it answers."""
+        with refused_arguments():
+            wish = CreateSandboxRequest(
+                template_id=template_id,
+                timeout=whole_seconds(timeout),
+                metadata=metadata,
+                network_policy=network_policy,
+                extensions=extensions,
+            )
+        return await cls._make(
+            wish,
+            connection_config,
+            health_check,
+            ready_timeout,
+            health_check_polling_interval,
+            skip_health_check,
+        )
 
     @classmethod
     async def connect(
@@ -215,6 +245,21 @@ class Sandbox:
         """What it uses."""
         return self._metrics
 
+    @property
+    def isolation(self) -> Isolation:
+        """Shells in it that see less of it."""
+        return Isolation(self._execd)
+
+    @property
+    def diagnostics(self) -> Diagnostics:
+        """Logs and events."""
+        return Diagnostics(self._manager)
+
+    @property
+    def credential_vault(self) -> CredentialVault:
+        """Secrets its requests get on their way."""
+        return CredentialVault(self._find_egress)
+
     async def get_info(self) -> SandboxInfo:
         """Return the sandbox as the server sees it now."""
         return await self._manager.get_sandbox_info(self.id)
@@ -251,6 +296,22 @@ class Sandbox:
     async def patch_metadata(self, patch: MetadataPatch) -> SandboxInfo:
         """Set metadata; None removes a key."""
         return await self._manager.patch_sandbox_metadata(self.id, patch)
+
+    async def create_snapshot(self, name: str | None = None) -> SnapshotInfo:
+        """Begin to keep its file system; the manager tells when the snapshot is ready."""
+        return await self._manager.create_snapshot(self.id, name)
+
+    async def get_egress_policy(self) -> NetworkPolicy:
+        """Return what may go out."""
+        return await self._egress.get_policy()
+
+    async def patch_egress_rules(self, rules: list[NetworkRule]) -> None:
+        """Put rules in front; one for a target that has a rule already replaces it."""
+        await self._egress.patch_rules(rules)
+
+    async def delete_egress_rules(self, targets: list[str]) -> None:
+        """Remove the rules of these targets; those without one are no error."""
+        await self._egress.delete_rules(targets)
 
     async def pause(self) -> None:
         """Freeze every process. ``Sandbox.resume`` undoes it."""
@@ -296,6 +357,35 @@ class Sandbox:
         await self.close()
 
     @classmethod
+    async def _make(
+        cls,
+        wish: CreateSandboxRequest,
+        config: ConnectionConfig | None,
+        health_check: Callable[["Sandbox"], Awaitable[bool]] | None,
+        ready_timeout: timedelta,
+        polling_interval: timedelta,
+        skip_health_check: bool,
+    ) -> Self:
+        transport = Transport(config or ConnectionConfig())
+        try:
+            server = transport.to(transport.config.lifecycle)
+            created = await server.ask(_CREATED, "POST", "/sandboxes", json=wish.to_wire())
+            sandbox = cls(created.id, transport, health_check)
+        except BaseException:
+            await transport.close()
+            raise
+        try:
+            sandbox._remember_endpoints(created)
+            if wish.template_id is not None:
+                sandbox._origin = SandboxOrigin.TEMPLATE
+            await sandbox._open(ready_timeout, polling_interval, skip_health_check)
+        except BaseException:
+            with suppress(SandboxException):  # what went wrong first is what matters
+                await sandbox.destroy()
+            raise
+        return sandbox
+
+    @classmethod
     async def _hold(
         cls,
         sandbox_id: str,
@@ -318,6 +408,20 @@ class Sandbox:
             raise
         return sandbox
 
+    @property
+    def _egress(self) -> Egress:
+        # Micro virtual machines have their policy at the lifecycle API.
+        if self._origin == SandboxOrigin.TEMPLATE:
+            return Egress(self._find_lifecycle, f"/sandboxes/{self.id}/networkpolicy")
+        return Egress(self._find_egress, "/policy")
+
+    async def _find_egress(self) -> Remote:
+        endpoint = await self.get_endpoint(EGRESS_PORT)
+        return self._transport.to(self.connection_config.sandbox(endpoint))
+
+    async def _find_lifecycle(self) -> Remote:
+        return self._transport.to(self.connection_config.lifecycle)
+
     def _remember_endpoints(self, created: SandboxCreateResponse) -> None:
         # They lead there directly; a caller that wants the server in between must ask for that.
         if self.connection_config.use_server_proxy:
@@ -331,7 +435,7 @@ class Sandbox:
     ) -> None:
         patience = Patience(self.id, ready_timeout, polling_interval)
         endpoint = await find_endpoint(patience, lambda: self.get_endpoint(EXECD_PORT))
-        self._origin = endpoint.origin or SandboxOrigin.UNKNOWN
+        self._origin = endpoint.origin or self._origin
         self._execd = self._transport.to(self.connection_config.sandbox(endpoint))
         self._files = Files(self._execd)
         self._commands = Commands(self._execd)

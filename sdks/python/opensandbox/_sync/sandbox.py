@@ -19,12 +19,13 @@ from opensandbox.exceptions import (
     SandboxException,
 )
 from opensandbox.models.diagnostics import DiagnosticContent
-from opensandbox.models.endpoints import EXECD_PORT
+from opensandbox.models.endpoints import EGRESS_PORT, EXECD_PORT
 from opensandbox.models.sandboxes import (
     CreateSandboxRequest,
     CredentialProxyConfig,
     MetadataPatch,
     NetworkPolicy,
+    NetworkRule,
     PlatformSpec,
     SandboxCreateResponse,
     SandboxEndpoint,
@@ -34,11 +35,15 @@ from opensandbox.models.sandboxes import (
     SandboxMetrics,
     SandboxOrigin,
     SandboxRenewResponse,
+    SnapshotInfo,
     Volume,
 )
 
 from .commands import Commands
+from .diagnostics import Diagnostics
+from .egress import CredentialVault, Egress
 from .files import Files
+from .isolation import Isolation
 from .manager import SandboxManagerSync
 from .metrics import Metrics
 from .readiness import (
@@ -49,7 +54,7 @@ from .readiness import (
     find_endpoint,
     wait_until_healthy,
 )
-from .transport import Transport
+from .transport import Remote, Transport
 
 DEFAULT_TIMEOUT = timedelta(minutes=10)
 DEFAULT_ENTRYPOINT = ("tail", "-f", "/dev/null")
@@ -126,22 +131,47 @@ class SandboxSync:
                 volumes=volumes,
                 lifecycle=lifecycle,
             )
-        transport = Transport(connection_config or ConnectionConfigSync())
-        try:
-            server = transport.to(transport.config.lifecycle)
-            created = server.ask(_CREATED, "POST", "/sandboxes", json=wish.to_wire())
-            sandbox = cls(created.id, transport, health_check)
-        except BaseException:
-            transport.close()
-            raise
-        try:
-            sandbox._remember_endpoints(created)
-            sandbox._open(ready_timeout, health_check_polling_interval, skip_health_check)
-        except BaseException:
-            with suppress(SandboxException):  # what went wrong first is what matters
-                sandbox.destroy()
-            raise
-        return sandbox
+        return cls._make(
+            wish,
+            connection_config,
+            health_check,
+            ready_timeout,
+            health_check_polling_interval,
+            skip_health_check,
+        )
+
+    @classmethod
+    def create_from_template(
+        cls,
+        template_id: str,
+        *,
+        timeout: timedelta,
+        ready_timeout: timedelta = DEFAULT_READY_TIMEOUT,
+        metadata: dict[str, str] | None = None,
+        network_policy: NetworkPolicy | None = None,
+        extensions: dict[str, str] | None = None,
+        connection_config: ConnectionConfigSync | None = None,
+        health_check: Callable[["SandboxSync"], bool] | None = None,
+        health_check_polling_interval: timedelta = DEFAULT_POLLING_INTERVAL,
+        skip_health_check: bool = False,
+    ) -> Self:
+        """Make a sandbox from a template and return when it answers."""
+        with refused_arguments():
+            wish = CreateSandboxRequest(
+                template_id=template_id,
+                timeout=whole_seconds(timeout),
+                metadata=metadata,
+                network_policy=network_policy,
+                extensions=extensions,
+            )
+        return cls._make(
+            wish,
+            connection_config,
+            health_check,
+            ready_timeout,
+            health_check_polling_interval,
+            skip_health_check,
+        )
 
     @classmethod
     def connect(
@@ -216,6 +246,21 @@ class SandboxSync:
         """What it uses."""
         return self._metrics
 
+    @property
+    def isolation(self) -> Isolation:
+        """Shells in it that see less of it."""
+        return Isolation(self._execd)
+
+    @property
+    def diagnostics(self) -> Diagnostics:
+        """Logs and events."""
+        return Diagnostics(self._manager)
+
+    @property
+    def credential_vault(self) -> CredentialVault:
+        """Secrets its requests get on their way."""
+        return CredentialVault(self._find_egress)
+
     def get_info(self) -> SandboxInfo:
         """Return the sandbox as the server sees it now."""
         return self._manager.get_sandbox_info(self.id)
@@ -252,6 +297,22 @@ class SandboxSync:
     def patch_metadata(self, patch: MetadataPatch) -> SandboxInfo:
         """Set metadata; None removes a key."""
         return self._manager.patch_sandbox_metadata(self.id, patch)
+
+    def create_snapshot(self, name: str | None = None) -> SnapshotInfo:
+        """Begin to keep its file system; the manager tells when the snapshot is ready."""
+        return self._manager.create_snapshot(self.id, name)
+
+    def get_egress_policy(self) -> NetworkPolicy:
+        """Return what may go out."""
+        return self._egress.get_policy()
+
+    def patch_egress_rules(self, rules: list[NetworkRule]) -> None:
+        """Put rules in front; one for a target that has a rule already replaces it."""
+        self._egress.patch_rules(rules)
+
+    def delete_egress_rules(self, targets: list[str]) -> None:
+        """Remove the rules of these targets; those without one are no error."""
+        self._egress.delete_rules(targets)
 
     def pause(self) -> None:
         """Freeze every process. ``SandboxSync.resume`` undoes it."""
@@ -297,6 +358,35 @@ class SandboxSync:
         self.close()
 
     @classmethod
+    def _make(
+        cls,
+        wish: CreateSandboxRequest,
+        config: ConnectionConfigSync | None,
+        health_check: Callable[["SandboxSync"], bool] | None,
+        ready_timeout: timedelta,
+        polling_interval: timedelta,
+        skip_health_check: bool,
+    ) -> Self:
+        transport = Transport(config or ConnectionConfigSync())
+        try:
+            server = transport.to(transport.config.lifecycle)
+            created = server.ask(_CREATED, "POST", "/sandboxes", json=wish.to_wire())
+            sandbox = cls(created.id, transport, health_check)
+        except BaseException:
+            transport.close()
+            raise
+        try:
+            sandbox._remember_endpoints(created)
+            if wish.template_id is not None:
+                sandbox._origin = SandboxOrigin.TEMPLATE
+            sandbox._open(ready_timeout, polling_interval, skip_health_check)
+        except BaseException:
+            with suppress(SandboxException):  # what went wrong first is what matters
+                sandbox.destroy()
+            raise
+        return sandbox
+
+    @classmethod
     def _hold(
         cls,
         sandbox_id: str,
@@ -319,6 +409,20 @@ class SandboxSync:
             raise
         return sandbox
 
+    @property
+    def _egress(self) -> Egress:
+        # Micro virtual machines have their policy at the lifecycle API.
+        if self._origin == SandboxOrigin.TEMPLATE:
+            return Egress(self._find_lifecycle, f"/sandboxes/{self.id}/networkpolicy")
+        return Egress(self._find_egress, "/policy")
+
+    def _find_egress(self) -> Remote:
+        endpoint = self.get_endpoint(EGRESS_PORT)
+        return self._transport.to(self.connection_config.sandbox(endpoint))
+
+    def _find_lifecycle(self) -> Remote:
+        return self._transport.to(self.connection_config.lifecycle)
+
     def _remember_endpoints(self, created: SandboxCreateResponse) -> None:
         # They lead there directly; a caller that wants the server in between must ask for that.
         if self.connection_config.use_server_proxy:
@@ -332,7 +436,7 @@ class SandboxSync:
     ) -> None:
         patience = Patience(self.id, ready_timeout, polling_interval)
         endpoint = find_endpoint(patience, lambda: self.get_endpoint(EXECD_PORT))
-        self._origin = endpoint.origin or SandboxOrigin.UNKNOWN
+        self._origin = endpoint.origin or self._origin
         self._execd = self._transport.to(self.connection_config.sandbox(endpoint))
         self._files = Files(self._execd)
         self._commands = Commands(self._execd)
