@@ -114,6 +114,22 @@ class Bytes:
         return f"go on with commands.replay({self._id!r}, cursor={self._cursor})"
 
 
+class Once:
+    """A run of which nothing is kept: a stream that is lost is lost."""
+
+    def accept(self, event: Event) -> bool:  # noqa: ARG002
+        """Take any event."""
+        return True
+
+    def next_ask(self) -> None:
+        """There is nothing to ask for."""
+
+    @property
+    def advice(self) -> str:
+        """Say how somebody can go on by hand."""
+        return "it may go on; look before running it again"
+
+
 def output_path(execution_id: str) -> str:
     """Return where the output of a command is."""
     return f"/command/{segment(execution_id, 'execution_id')}/output"

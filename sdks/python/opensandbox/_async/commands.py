@@ -27,7 +27,7 @@ from opensandbox.models.execd import (
     RunCommandOpts,
 )
 
-from .following import Following
+from .following import Following, new_fold
 from .transport import Remote
 from .waiting import GIVING_UP, sleep
 
@@ -74,7 +74,7 @@ class Commands:
         execution_id = secrets.token_hex(16)
         body = {"id": execution_id, **run_body(command, opts)}
         ask = Ask("POST", "/command", json=body)
-        return await self._run(_fold(kind, handlers), ask, execution_id, handlers)
+        return await self._run(new_fold(kind, handlers), ask, execution_id, handlers)
 
     async def interrupt(self, execution_id: str) -> None:
         """End a running command."""
@@ -117,7 +117,7 @@ class Commands:
         It may run or have ended, in the foreground or the background. Also takes the id of a
         session, and then follows its latest run.
         """
-        fold = _fold(Kind.COMMAND, handlers)
+        fold = new_fold(Kind.COMMAND, handlers)
         ask = Ask("GET", output_path(execution_id), [("lines", "true"), ("cursor", str(cursor))])
         await Following(self._execd, fold, Lines(execution_id, cursor), handlers).run(ask)
         return fold.finish()
@@ -152,7 +152,7 @@ class Commands:
         """Run shell text in a session; directory and exported variables stay for the next."""
         path = f"/session/{segment(session_id, 'session_id')}/run"
         ask = Ask("POST", path, json=session_run_body(command, working_directory, timeout))
-        return await self._run(_fold(Kind.SESSION, handlers), ask, None, handlers)
+        return await self._run(new_fold(Kind.SESSION, handlers), ask, None, handlers)
 
     async def delete_session(self, session_id: str) -> None:
         """End a session and what runs in it."""
@@ -195,7 +195,3 @@ class Commands:
                     "DELETE", "/command", query=query, once_within=PARTING_SECONDS
                 )
                 return
-
-
-def _fold(kind: Kind, handlers: ExecutionHandlers | None) -> Fold:
-    return Fold(kind, keeps_output=not (handlers and handlers.skip_accumulation))

@@ -28,7 +28,7 @@ from opensandbox.models.execd import (
     RunCommandOpts,
 )
 
-from .following import Following
+from .following import Following, new_fold
 from .transport import Remote
 from .waiting import GIVING_UP, sleep
 
@@ -75,7 +75,7 @@ class Commands:
         execution_id = secrets.token_hex(16)
         body = {"id": execution_id, **run_body(command, opts)}
         ask = Ask("POST", "/command", json=body)
-        return self._run(_fold(kind, handlers), ask, execution_id, handlers)
+        return self._run(new_fold(kind, handlers), ask, execution_id, handlers)
 
     def interrupt(self, execution_id: str) -> None:
         """End a running command."""
@@ -118,7 +118,7 @@ class Commands:
         It may run or have ended, in the foreground or the background. Also takes the id of a
         session, and then follows its latest run.
         """
-        fold = _fold(Kind.COMMAND, handlers)
+        fold = new_fold(Kind.COMMAND, handlers)
         ask = Ask("GET", output_path(execution_id), [("lines", "true"), ("cursor", str(cursor))])
         Following(self._execd, fold, Lines(execution_id, cursor), handlers).run(ask)
         return fold.finish()
@@ -153,7 +153,7 @@ class Commands:
         """Run shell text in a session; directory and exported variables stay for the next."""
         path = f"/session/{segment(session_id, 'session_id')}/run"
         ask = Ask("POST", path, json=session_run_body(command, working_directory, timeout))
-        return self._run(_fold(Kind.SESSION, handlers), ask, None, handlers)
+        return self._run(new_fold(Kind.SESSION, handlers), ask, None, handlers)
 
     def delete_session(self, session_id: str) -> None:
         """End a session and what runs in it."""
@@ -196,7 +196,3 @@ class Commands:
                     "DELETE", "/command", query=query, once_within=PARTING_SECONDS
                 )
                 return
-
-
-def _fold(kind: Kind, handlers: ExecutionHandlersSync | None) -> Fold:
-    return Fold(kind, keeps_output=not (handlers and handlers.skip_accumulation))

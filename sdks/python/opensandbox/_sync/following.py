@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import httpx
 
-from opensandbox._events import Event, EventReader, Fold, Happening
+from opensandbox._events import Event, EventReader, Fold, Happening, Kind
 from opensandbox._resuming import Ask, Resumption
 from opensandbox._retry import Failure, RetryCause, Retrying
 from opensandbox.exceptions import (
@@ -140,6 +140,11 @@ class Following:
         return SandboxConnectionException(
             message, lost, request_id=lost.request_id, is_retryable=True
         )
+
+
+def new_fold(kind: Kind, handlers: ExecutionHandlersSync | None) -> Fold:
+    """Return an empty fold that keeps output, unless the handlers want to have it alone."""
+    return Fold(kind, keeps_output=not (handlers and handlers.skip_accumulation))
 
 
 def _check_media(response: httpx.Response, path: str) -> None:
