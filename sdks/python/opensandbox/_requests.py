@@ -10,7 +10,9 @@ from urllib.parse import quote, urlencode
 
 from opensandbox.exceptions import InvalidArgumentException
 from opensandbox.models.execd import RunCommandOpts
-from opensandbox.models.sandboxes import SandboxFilter
+from opensandbox.models.isolated import IsolatedRunOpts
+from opensandbox.models.sandboxes import SandboxFilter, SnapshotFilter
+from opensandbox.models.templates import TemplateFilter
 
 Query = list[tuple[str, str]]
 
@@ -25,16 +27,40 @@ def segment(value: object, what: str) -> str:
     return quote(text, safe="")
 
 
+def with_query(path: str, query: Query | None) -> str:
+    """Return a path with its query behind it."""
+    return f"{path}?{urlencode(query)}" if query else path
+
+
 def sandbox_query(wanted: SandboxFilter) -> Query:
     """Return the query of a list. Metadata is a query string inside one parameter."""
     query: Query = [("state", state) for state in wanted.states or []]
-    if wanted.metadata:
-        query.append(("metadata", urlencode(wanted.metadata)))
-    if wanted.page is not None:
-        query.append(("page", str(wanted.page)))
-    if wanted.page_size is not None:
-        query.append(("pageSize", str(wanted.page_size)))
-    return query
+    return query + _metadata(wanted.metadata) + _page(wanted.page, wanted.page_size)
+
+
+def snapshot_query(wanted: SnapshotFilter) -> Query:
+    """Return the query of a list of snapshots."""
+    query: Query = []
+    if wanted.sandbox_id is not None:
+        query.append(("sandboxId", wanted.sandbox_id))
+    if wanted.name is not None:
+        query.append(("name", wanted.name))
+    query += [("state", state) for state in wanted.states or []]
+    return query + _page(wanted.page, wanted.page_size)
+
+
+def template_query(wanted: TemplateFilter) -> Query:
+    """Return the query of a list of templates."""
+    return _metadata(wanted.metadata) + _page(wanted.page, wanted.page_size)
+
+
+def _metadata(metadata: dict[str, str] | None) -> Query:
+    return [("metadata", urlencode(metadata))] if metadata else []
+
+
+def _page(page: int | None, page_size: int | None) -> Query:
+    numbers = {"page": page, "pageSize": page_size}
+    return [(name, str(number)) for name, number in numbers.items() if number is not None]
 
 
 def run_body(command: str | Sequence[str], opts: RunCommandOpts) -> dict[str, Any]:
@@ -42,6 +68,7 @@ def run_body(command: str | Sequence[str], opts: RunCommandOpts) -> dict[str, An
     fields: dict[str, Any] = {
         "cwd": opts.working_directory,
         "background": opts.background or None,
+        "stdin": opts.stdin or None,
         "timeout": milliseconds(opts.timeout),
         "uid": opts.uid,
         "gid": opts.gid,
@@ -71,6 +98,13 @@ def session_run_body(
         raise InvalidArgumentException("command must not be blank")
     fields = {"cwd": working_directory, "timeout": milliseconds(timeout)}
     return {"command": command, **_present(fields)}
+
+
+def isolated_run_body(code: str, opts: IsolatedRunOpts | None) -> dict[str, Any]:
+    """Return the body that runs shell text in an isolated session."""
+    if not code.strip():
+        raise InvalidArgumentException("code must not be blank")
+    return {"code": code, **(opts.to_wire() if opts else {})}
 
 
 def _present(fields: dict[str, Any]) -> dict[str, Any]:

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The handle of one sandbox."""
 
-import time
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import TypeAdapter
 
@@ -16,17 +15,16 @@ from opensandbox._requests import whole_seconds
 from opensandbox.config import ConnectionConfig
 from opensandbox.exceptions import (
     InvalidArgumentException,
-    SandboxApiException,
     SandboxException,
-    SandboxReadyTimeoutException,
 )
 from opensandbox.models.diagnostics import DiagnosticContent
-from opensandbox.models.endpoints import EXECD_PORT
+from opensandbox.models.endpoints import EGRESS_PORT, EXECD_PORT
 from opensandbox.models.sandboxes import (
     CreateSandboxRequest,
     CredentialProxyConfig,
     MetadataPatch,
     NetworkPolicy,
+    NetworkRule,
     PlatformSpec,
     SandboxCreateResponse,
     SandboxEndpoint,
@@ -36,28 +34,34 @@ from opensandbox.models.sandboxes import (
     SandboxMetrics,
     SandboxOrigin,
     SandboxRenewResponse,
+    SnapshotInfo,
     Volume,
 )
 
 from .commands import Commands
+from .diagnostics import Diagnostics
+from .egress import CredentialVault, Egress
 from .files import Files
+from .isolation import Isolation
 from .manager import SandboxManager
 from .metrics import Metrics
-from .transport import Transport
-from .waiting import sleep
+from .readiness import (
+    DEFAULT_POLLING_INTERVAL,
+    DEFAULT_READY_TIMEOUT,
+    MAX_PING_SECONDS,
+    Patience,
+    find_endpoint,
+    wait_until_healthy,
+)
+from .transport import Remote, Transport
+
+if TYPE_CHECKING:
+    from .terminals import Terminals
+    from .tunnels import Tunnel
 
 DEFAULT_TIMEOUT = timedelta(minutes=10)
-DEFAULT_READY_TIMEOUT = timedelta(seconds=30)
-DEFAULT_POLLING_INTERVAL = timedelta(milliseconds=200)
 DEFAULT_ENTRYPOINT = ("tail", "-f", "/dev/null")
 DEFAULT_RESOURCE = {"cpu": "1", "memory": "2Gi"}
-
-# A ping gets what is left of the time to become ready, but always a chance.
-MIN_PING_SECONDS = 0.1
-MAX_PING_SECONDS = 10.0
-
-# The one error of an endpoint that mends itself: the pod has no address yet.
-_NO_ADDRESS_YET = "KUBERNETES::POD_IP_NOT_AVAILABLE"
 
 _CREATED = TypeAdapter(SandboxCreateResponse)
 
@@ -130,22 +134,59 @@ class Sandbox:
                 volumes=volumes,
                 lifecycle=lifecycle,
             )
-        transport = Transport(connection_config or ConnectionConfig())
+        return await cls._make(
+            wish,
+            connection_config,
+            health_check,
+            ready_timeout,
+            health_check_polling_interval,
+            skip_health_check,
+        )
+
+    @classmethod
+    async def create_from_template(
+        cls,
+        template_id: str,
+        *,
+        timeout: timedelta,
+        ready_timeout: timedelta = DEFAULT_READY_TIMEOUT,
+        metadata: dict[str, str] | None = None,
+        network_policy: NetworkPolicy | None = None,
+        extensions: dict[str, str] | None = None,
+        connection_config: ConnectionConfig | None = None,
+        health_check: Callable[["Sandbox"], Awaitable[bool]] | None = None,
+        health_check_polling_interval: timedelta = DEFAULT_POLLING_INTERVAL,
+        skip_health_check: bool = False,
+    ) -> Self:
+        """Make a sandbox from a template and return when it answers."""
+        with refused_arguments():
+            wish = CreateSandboxRequest(
+                template_id=template_id,
+                timeout=whole_seconds(timeout),
+                metadata=metadata,
+                network_policy=network_policy,
+                extensions=extensions,
+            )
+        return await cls._make(
+            wish,
+            connection_config,
+            health_check,
+            ready_timeout,
+            health_check_polling_interval,
+            skip_health_check,
+        )
+
+    @classmethod
+    @asynccontextmanager
+    async def temporary(
+        cls, image: SandboxImageSpec | str | None = None, **options: Any
+    ) -> AsyncIterator[Self]:
+        """Make a sandbox, as ``create`` does, and destroy it when the block ends."""
+        sandbox = await cls.create(image, **options)
         try:
-            server = transport.to(transport.config.lifecycle)
-            created = await server.ask(_CREATED, "POST", "/sandboxes", json=wish.to_wire())
-            sandbox = cls(created.id, transport, health_check)
-        except BaseException:
-            await transport.close()
-            raise
-        try:
-            sandbox._remember_endpoints(created)
-            await sandbox._open(ready_timeout, health_check_polling_interval, skip_health_check)
-        except BaseException:
-            with suppress(SandboxException):  # what went wrong first is what matters
-                await sandbox.destroy()
-            raise
-        return sandbox
+            yield sandbox
+        finally:
+            await sandbox.destroy()
 
     @classmethod
     async def connect(
@@ -220,6 +261,34 @@ class Sandbox:
         """What it uses."""
         return self._metrics
 
+    @property
+    def isolation(self) -> Isolation:
+        """Shells in it that see less of it."""
+        return Isolation(self._execd)
+
+    @property
+    def diagnostics(self) -> Diagnostics:
+        """Logs and events."""
+        return Diagnostics(self._manager)
+
+    @property
+    def credential_vault(self) -> CredentialVault:
+        """Secrets its requests get on their way."""
+        return CredentialVault(self._find_egress)
+
+    @property
+    def terminals(self) -> "Terminals":
+        """Its terminals."""
+        from .terminals import Terminals  # it brings a library that few programs need
+
+        return Terminals(self._execd)
+
+    async def open_tunnel(self, port: int) -> "Tunnel":
+        """Connect to what listens on a port of the sandbox, whatever it speaks."""
+        from .tunnels import open_tunnel
+
+        return await open_tunnel(self._execd, port)
+
     async def get_info(self) -> SandboxInfo:
         """Return the sandbox as the server sees it now."""
         return await self._manager.get_sandbox_info(self.id)
@@ -257,6 +326,22 @@ class Sandbox:
         """Set metadata; None removes a key."""
         return await self._manager.patch_sandbox_metadata(self.id, patch)
 
+    async def create_snapshot(self, name: str | None = None) -> SnapshotInfo:
+        """Begin to keep its file system; the manager tells when the snapshot is ready."""
+        return await self._manager.create_snapshot(self.id, name)
+
+    async def get_egress_policy(self) -> NetworkPolicy:
+        """Return what may go out."""
+        return await self._egress.get_policy()
+
+    async def patch_egress_rules(self, rules: list[NetworkRule]) -> None:
+        """Put rules in front; one for a target that has a rule already replaces it."""
+        await self._egress.patch_rules(rules)
+
+    async def delete_egress_rules(self, targets: list[str]) -> None:
+        """Remove the rules of these targets; those without one are no error."""
+        await self._egress.delete_rules(targets)
+
     async def pause(self) -> None:
         """Freeze every process. ``Sandbox.resume`` undoes it."""
         self._endpoints.clear()
@@ -287,7 +372,7 @@ class Sandbox:
 
     async def check_ready(self, timeout: timedelta, polling_interval: timedelta) -> None:
         """Return when the sandbox is healthy; raise when it is not within ``timeout``."""
-        await self._wait_until_ready(time.monotonic() + timeout.total_seconds(), polling_interval)
+        await wait_until_healthy(Patience(self.id, timeout, polling_interval), self._check_health)
 
     async def __aenter__(self) -> Self:
         return self
@@ -299,6 +384,35 @@ class Sandbox:
         traceback: TracebackType | None,
     ) -> None:
         await self.close()
+
+    @classmethod
+    async def _make(
+        cls,
+        wish: CreateSandboxRequest,
+        config: ConnectionConfig | None,
+        health_check: Callable[["Sandbox"], Awaitable[bool]] | None,
+        ready_timeout: timedelta,
+        polling_interval: timedelta,
+        skip_health_check: bool,
+    ) -> Self:
+        transport = Transport(config or ConnectionConfig())
+        try:
+            server = transport.to(transport.config.lifecycle)
+            created = await server.ask(_CREATED, "POST", "/sandboxes", json=wish.to_wire())
+            sandbox = cls(created.id, transport, health_check)
+        except BaseException:
+            await transport.close()
+            raise
+        try:
+            sandbox._remember_endpoints(created)
+            if wish.template_id is not None:
+                sandbox._origin = SandboxOrigin.TEMPLATE
+            await sandbox._open(ready_timeout, polling_interval, skip_health_check)
+        except BaseException:
+            with suppress(SandboxException):  # what went wrong first is what matters
+                await sandbox.destroy()
+            raise
+        return sandbox
 
     @classmethod
     async def _hold(
@@ -323,6 +437,20 @@ class Sandbox:
             raise
         return sandbox
 
+    @property
+    def _egress(self) -> Egress:
+        # Micro virtual machines have their policy at the lifecycle API.
+        if self._origin == SandboxOrigin.TEMPLATE:
+            return Egress(self._find_lifecycle, f"/sandboxes/{self.id}/networkpolicy")
+        return Egress(self._find_egress, "/policy")
+
+    async def _find_egress(self) -> Remote:
+        endpoint = await self.get_endpoint(EGRESS_PORT)
+        return self._transport.to(self.connection_config.sandbox(endpoint))
+
+    async def _find_lifecycle(self) -> Remote:
+        return self._transport.to(self.connection_config.lifecycle)
+
     def _remember_endpoints(self, created: SandboxCreateResponse) -> None:
         # They lead there directly; a caller that wants the server in between must ask for that.
         if self.connection_config.use_server_proxy:
@@ -334,48 +462,18 @@ class Sandbox:
     async def _open(
         self, ready_timeout: timedelta, polling_interval: timedelta, skip_health_check: bool
     ) -> None:
-        deadline = time.monotonic() + ready_timeout.total_seconds()
-        endpoint = await self._find_execd(deadline, polling_interval)
-        self._origin = endpoint.origin or SandboxOrigin.UNKNOWN
+        patience = Patience(self.id, ready_timeout, polling_interval)
+        endpoint = await find_endpoint(patience, lambda: self.get_endpoint(EXECD_PORT))
+        self._origin = endpoint.origin or self._origin
         self._execd = self._transport.to(self.connection_config.sandbox(endpoint))
         self._files = Files(self._execd)
         self._commands = Commands(self._execd)
         self._metrics = Metrics(self._execd)
         if not skip_health_check:
-            await self._wait_until_ready(deadline, polling_interval)
-
-    async def _find_execd(self, deadline: float, polling_interval: timedelta) -> SandboxEndpoint:
-        while True:
-            try:
-                return await self.get_endpoint(EXECD_PORT)
-            except SandboxApiException as error:
-                if error.error.code != _NO_ADDRESS_YET:
-                    raise
-                await self._wait_before_next_try(deadline, polling_interval, error)
-
-    async def _wait_until_ready(self, deadline: float, polling_interval: timedelta) -> None:
-        while True:
-            error: Exception | None = None
-            try:
-                if await self._check_health(deadline - time.monotonic()):
-                    return
-            except Exception as caught:
-                if isinstance(caught, SandboxApiException) and caught.status_code in (401, 403):
-                    raise  # the same credentials will be refused again
-                error = caught
-            await self._wait_before_next_try(deadline, polling_interval, error)
-
-    async def _wait_before_next_try(
-        self, deadline: float, polling_interval: timedelta, error: Exception | None
-    ) -> None:
-        remaining = deadline - time.monotonic()
-        if remaining <= 0:
-            message = f"sandbox {self.id} did not become ready in time"
-            raise SandboxReadyTimeoutException(f"{message}: {error}" if error else message, error)
-        await sleep(min(max(polling_interval.total_seconds(), 0.0), remaining))
+            await wait_until_healthy(patience, self._check_health)
 
     async def _check_health(self, seconds: float) -> bool:
         if self._health_check is not None:
             return await self._health_check(self)
-        await self._execd.send("GET", "/ping", once_within=max(seconds, MIN_PING_SECONDS))
+        await self._execd.send("GET", "/ping", once_within=seconds)
         return True

@@ -8,18 +8,28 @@ from typing import Self
 
 from pydantic import TypeAdapter
 
-from opensandbox._failures import read_answer
-from opensandbox._requests import sandbox_query, segment
+from opensandbox._failures import read_answer, refused_arguments
+from opensandbox._requests import sandbox_query, segment, snapshot_query, template_query
 from opensandbox.config import ConnectionConfigSync
 from opensandbox.models.diagnostics import DiagnosticContent
 from opensandbox.models.sandboxes import (
+    CreateSnapshotRequest,
     MetadataPatch,
     PagedSandboxInfos,
+    PagedSnapshotInfos,
     RenewExpirationRequest,
     SandboxEndpoint,
     SandboxFilter,
     SandboxInfo,
     SandboxRenewResponse,
+    SnapshotFilter,
+    SnapshotInfo,
+)
+from opensandbox.models.templates import (
+    CreateTemplateRequest,
+    PagedTemplateInfos,
+    TemplateFilter,
+    TemplateInfo,
 )
 
 from .transport import Transport
@@ -31,6 +41,10 @@ _PAGE = TypeAdapter(PagedSandboxInfos)
 _RENEWED = TypeAdapter(SandboxRenewResponse)
 _ENDPOINT = TypeAdapter(SandboxEndpoint)
 _DIAGNOSTICS = TypeAdapter(DiagnosticContent)
+_SNAPSHOT = TypeAdapter(SnapshotInfo)
+_SNAPSHOTS = TypeAdapter(PagedSnapshotInfos)
+_TEMPLATE = TypeAdapter(TemplateInfo)
+_TEMPLATES = TypeAdapter(PagedTemplateInfos)
 
 
 class SandboxManagerSync:
@@ -105,6 +119,40 @@ class SandboxManagerSync:
         path = _path(sandbox_id, "/diagnostics/events")
         return self._server.ask(_DIAGNOSTICS, "GET", path, query=[("scope", scope)])
 
+    def create_snapshot(self, sandbox_id: str, name: str | None = None) -> SnapshotInfo:
+        """Begin to keep the file system of a sandbox; ``get_snapshot`` tells when it is ready."""
+        with refused_arguments():
+            body = CreateSnapshotRequest(name=name).to_wire()
+        return self._server.ask(_SNAPSHOT, "POST", _path(sandbox_id, "/snapshots"), json=body)
+
+    def get_snapshot(self, snapshot_id: str) -> SnapshotInfo:
+        """Return a snapshot as it is now."""
+        return self._server.ask(_SNAPSHOT, "GET", _snapshot(snapshot_id))
+
+    def list_snapshots(self, filter: SnapshotFilter) -> PagedSnapshotInfos:  # noqa: A002
+        """Return one page of the snapshots that match, newest first."""
+        return self._server.ask(_SNAPSHOTS, "GET", "/snapshots", query=snapshot_query(filter))
+
+    def delete_snapshot(self, snapshot_id: str) -> None:
+        """Forget a snapshot. Sandboxes made of it go on."""
+        self._server.send("DELETE", _snapshot(snapshot_id))
+
+    def create_template(self, request: CreateTemplateRequest) -> TemplateInfo:
+        """Begin to make a template of an image; ``get_template`` tells when it is there."""
+        return self._server.ask(_TEMPLATE, "POST", "/templates", json=request.to_wire())
+
+    def get_template(self, template_id: str) -> TemplateInfo:
+        """Return a template as it is now."""
+        return self._server.ask(_TEMPLATE, "GET", _template(template_id))
+
+    def list_templates(self, filter: TemplateFilter) -> PagedTemplateInfos:  # noqa: A002
+        """Return one page of the templates that match."""
+        return self._server.ask(_TEMPLATES, "GET", "/templates", query=template_query(filter))
+
+    def delete_template(self, template_id: str) -> None:
+        """Forget a template. Sandboxes made of it go on."""
+        self._server.send("DELETE", _template(template_id))
+
     def close(self) -> None:
         """Close the connections. Sandboxes go on."""
         self._transport.close()
@@ -123,3 +171,11 @@ class SandboxManagerSync:
 
 def _path(sandbox_id: str, rest: str = "") -> str:
     return f"/sandboxes/{segment(sandbox_id, 'sandbox_id')}{rest}"
+
+
+def _snapshot(snapshot_id: str) -> str:
+    return f"/snapshots/{segment(snapshot_id, 'snapshot_id')}"
+
+
+def _template(template_id: str) -> str:
+    return f"/templates/{segment(template_id, 'template_id')}"

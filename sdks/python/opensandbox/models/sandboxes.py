@@ -8,6 +8,25 @@ from typing import Literal
 from pydantic import Field
 
 from opensandbox.models.creation import CreateSandboxRequest
+from opensandbox.models.credentials import (
+    Credential,
+    CredentialAuth,
+    CredentialAuthMetadata,
+    CredentialBinding,
+    CredentialBindingListResponse,
+    CredentialBindingMetadata,
+    CredentialBindingMutationSet,
+    CredentialListResponse,
+    CredentialMatch,
+    CredentialMetadata,
+    CredentialMutationSet,
+    CredentialSubstitution,
+    CredentialVaultCreateRequest,
+    CredentialVaultPatchRequest,
+    CredentialVaultState,
+    CustomHeaderEntry,
+    InlineCredentialSource,
+)
 from opensandbox.models.endpoints import SandboxEndpoint
 from opensandbox.models.hooks import LifecycleHook, PeriodicLifecycleHook, SandboxLifecycle
 from opensandbox.models.images import PlatformSpec, SandboxImageAuth, SandboxImageSpec
@@ -33,8 +52,25 @@ __all__ = [
     "PVC",
     "CreateSandboxRequest",
     "CreateSnapshotRequest",
+    "Credential",
+    "CredentialAuth",
+    "CredentialAuthMetadata",
+    "CredentialBinding",
+    "CredentialBindingListResponse",
+    "CredentialBindingMetadata",
+    "CredentialBindingMutationSet",
+    "CredentialListResponse",
+    "CredentialMatch",
+    "CredentialMetadata",
+    "CredentialMutationSet",
     "CredentialProxyConfig",
+    "CredentialSubstitution",
+    "CredentialVaultCreateRequest",
+    "CredentialVaultPatchRequest",
+    "CredentialVaultState",
+    "CustomHeaderEntry",
     "Host",
+    "InlineCredentialSource",
     "LifecycleHook",
     "MetadataPatch",
     "NetworkPolicy",

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+# Made from _async/diagnostics.py by scripts/unasync.py; change it there.
+"""Logs and events of sandboxes."""
+
+from opensandbox.models.diagnostics import DiagnosticContent
+
+from .manager import SandboxManagerSync
+
+
+class Diagnostics:
+    """What helps to understand a sandbox that misbehaves."""
+
+    def __init__(self, manager: SandboxManagerSync) -> None:
+        """Ask through this manager."""
+        self._manager = manager
+
+    def get_logs(self, sandbox_id: str, scope: str) -> DiagnosticContent:
+        """Return the logs of a scope: ``container`` or ``all``."""
+        return self._manager.get_diagnostic_logs(sandbox_id, scope)
+
+    def get_events(self, sandbox_id: str, scope: str) -> DiagnosticContent:
+        """Return the events of a scope: ``runtime`` or ``all``."""
+        return self._manager.get_diagnostic_events(sandbox_id, scope)
