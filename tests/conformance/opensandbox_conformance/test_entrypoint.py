@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.api import Api, eventually
+from opensandbox_conformance.api import Api, eventually
 
 
 @pytest.mark.parametrize(
