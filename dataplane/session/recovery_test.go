@@ -55,6 +55,7 @@ func TestADeletedSessionDoesNotWaitForAShellThatNeverBegins(t *testing.T) {
 
 func TestAnInterruptIsNotForTheRunAfter(t *testing.T) {
 	forEachShell(t, func(t *testing.T, s *Session) {
+		dir := s.saved.dir
 		first, reader, err := s.Start(context.Background(), Request{Shell: "trap : TERM; echo ready; while [ ! -e stop ]; do sleep 0.02; done"})
 		if err != nil {
 			t.Fatal(err)
@@ -66,7 +67,7 @@ func TestAnInterruptIsNotForTheRunAfter(t *testing.T) {
 		if err := s.Interrupt(); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(s.saved.dir+"/stop", nil, 0o600); err != nil {
+		if err := os.WriteFile(dir+"/stop", nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		first.Result()

@@ -127,6 +127,9 @@ func (s *Session) execute(run *Run, request Request) command.Result {
 		defer timer.Stop()
 		timeout = timer.C
 	}
+	looks := time.NewTicker(lookInterval)
+	defer looks.Stop()
+	waits := 0
 	reports := s.shell.reports
 	for {
 		select {
@@ -140,6 +143,13 @@ func (s *Session) execute(run *Run, request Request) command.Result {
 			reports = nil
 		case <-s.shell.process.Done():
 			return s.ended("")
+		case <-looks.C:
+			if waits++; !s.shell.isWaiting() {
+				waits = 0
+			}
+			if waits == looksForSilence {
+				return s.silent()
+			}
 		case <-timeout:
 			s.kill()
 			return s.ended(fmt.Sprintf("timed out after %s: killed", request.Timeout))
