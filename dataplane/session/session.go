@@ -92,7 +92,9 @@ func (s *Session) Start(ctx context.Context, request Request) (*Run, *journal.Re
 	s.sessions.runs.Add(1)
 	go func() {
 		defer s.sessions.runs.Done()
-		run.end(s.execute(run, request))
+		result := s.execute(run, request)
+		s.sessions.keep.Add(run.Journal)
+		run.end(result)
 		s.turn <- struct{}{}
 	}()
 	return run, reader, nil

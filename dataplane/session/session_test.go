@@ -22,6 +22,9 @@ import (
 	"opensandbox.io/dataplane/process"
 )
 
+// keptBytes is what the sessions of a test keep of their outputs.
+const keptBytes = 1 << 20
+
 var table = process.NewTable(false)
 
 func TestMain(m *testing.M) {
@@ -71,7 +74,7 @@ func forEachShell(t *testing.T, test func(t *testing.T, s *Session)) {
 			if err := os.Mkdir(state, 0o700); err != nil {
 				t.Fatal(err)
 			}
-			sessions := New(table, environ, state, journal.DefaultLimit)
+			sessions := New(table, environ, state, journal.DefaultLimit, journal.NewKeeper(keptBytes))
 			defer func() {
 				sessions.Close()
 				if left, _ := os.ReadDir(state); len(left) > 0 {

@@ -22,6 +22,7 @@ import (
 
 	"opensandbox.io/dataplane/command"
 	"opensandbox.io/dataplane/execd"
+	"opensandbox.io/dataplane/journal"
 	"opensandbox.io/dataplane/listen"
 	"opensandbox.io/dataplane/metrics"
 	"opensandbox.io/dataplane/process"
@@ -68,12 +69,13 @@ func run(ctx context.Context, c config, childExited, received chan os.Signal) (i
 		}
 	}
 	environ := process.NewEnviron(c.environ, envFile(c.environ, stateDir))
+	keep := journal.NewKeeper(journal.KeptBytes)
 	server := &execd.Server{
 		Token:     token,
 		SandboxID: os.Getenv("OPENSANDBOX_ID"),
 		Environ:   environ,
-		Commands:  command.New(table, stateDir, c.journalLimit, log),
-		Sessions:  session.New(table, environ, stateDir, c.journalLimit),
+		Commands:  command.New(table, stateDir, c.journalLimit, keep, log),
+		Sessions:  session.New(table, environ, stateDir, c.journalLimit, keep),
 		Terminals: terminal.New(table, environ),
 		Metrics:   metrics.NewMeter("/"),
 		Log:       log,
