@@ -49,6 +49,7 @@ def test_services_of_the_host_are_not_reached(home: Home, network: int, outside:
 
 def test_the_hosts_loopback_is_another(home: Home, network: int) -> None:
     with listening(network, "127.0.0.1") as port:
+        assert _try("127.0.0.1", port) == "connected"
         assert connect(home.start(), "127.0.0.1", port) == "ConnectionRefusedError"
 
 
@@ -81,9 +82,9 @@ def _route(change: str) -> None:
         far.route(change, dst="10.200.0.0/16", gateway="203.0.113.1")
 
 
-def _try(address: str) -> str:
+def _try(address: str, port: int = 22) -> str:
     try:
-        socket.create_connection((address, 22), 1.5).close()
+        socket.create_connection((address, port), 1.5).close()
     except OSError as fault:
         return type(fault).__name__
     return "connected"

@@ -6,14 +6,16 @@ from __future__ import annotations
 import errno
 import fcntl
 import json
+import os
 import platform
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from opensandbox_server.runtimes.oci.bundle import CAPABILITIES
-from tests.security.harness import Home
+from tests.security.harness import Box, Home
 
 CAPABILITY_BITS = {
     "CAP_CHOWN": 0,
@@ -133,9 +135,14 @@ def test_clone3_does_not_exist_and_clone_makes_no_namespaces(home: Home) -> None
 
 
 def test_user_namespaces_are_used_up_even_without_a_filter(home: Home) -> None:
-    weak = home.start(without=("seccomp",)).sh("unshare --user true")
+    box = home.start(without=("seccomp",))
+    weak = box.sh("unshare --user true")
     assert weak.status != 0
     assert "No space left on device" in weak.output
+    allow = ["sh", "-c", "echo 5 > /proc/sys/user/max_user_namespaces"]
+    inside = ["nsenter", f"--user=/proc/{pid_of(home, box)}/ns/user"]
+    subprocess.run([*inside, *allow], check=True)
+    assert box.sh("unshare --user true").status == 0
 
 
 def test_a_raw_socket_needs_a_capability_nobody_has(home: Home) -> None:
@@ -145,10 +152,11 @@ def test_a_raw_socket_needs_a_capability_nobody_has(home: Home) -> None:
 
 
 def test_setuid_programs_give_nothing(home: Home) -> None:
-    box = home.start()
-    box.sh("cp /usr/bin/id /tmp/id && chmod 4755 /tmp/id")
     become = "import os; os.setgid(1000); os.setuid(1000); os.execv('/tmp/id', ['id', '-u'])"
-    assert box.python(become).output == "1000"
+    for without, user in ((("no_new_privileges",), "0"), ((), "1000")):
+        box = home.start(without=without)
+        box.sh("cp /usr/bin/id /tmp/id && chmod 4755 /tmp/id")
+        assert box.python(become).output == user
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="other machines have one kind of call")
@@ -204,9 +212,25 @@ def test_nobody_in_a_sandbox_gets_at_its_execd(home: Home) -> None:
 
 def test_what_is_counted_per_user_is_not_counted_against_the_hosts_root(home: Home) -> None:
     """Else one sandbox could use up the inotify instances of the host and of all others."""
+    plain = ["unshare", "--user", "--map-root-user", "--kill-child", "--fork"]
+    with subprocess.Popen([*plain, "sh", "-c", "echo made; exec sleep 60"], stdout=-1) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"made\n"
+        assert owner_of(process.pid) == os.getuid()  # as root makes one without more ado
+        process.kill()
     box = home.start()
-    record = json.loads((home.data_dir / "sandboxes" / box.id / "state.json").read_text())
-    with Path(f"/proc/{record['pid']}/ns/user").open() as namespace:
-        owner = fcntl.ioctl(namespace, NS_GET_OWNER_UID, bytes(4))
     first = int(box.sh("awk '{print $2}' /proc/self/uid_map").output)
-    assert int.from_bytes(owner, sys.byteorder) == first > 0
+    assert owner_of(pid_of(home, box)) == first > 0
+
+
+def owner_of(pid: int) -> int:
+    """Return the user that what a process uses is counted against."""
+    with Path(f"/proc/{pid}/ns/user").open() as namespace:
+        owner = fcntl.ioctl(namespace, NS_GET_OWNER_UID, bytes(4))
+    return int.from_bytes(owner, sys.byteorder)
+
+
+def pid_of(home: Home, box: Box) -> int:
+    """Return the first process of a sandbox, as the host counts."""
+    record = json.loads((home.data_dir / "sandboxes" / box.id / "state.json").read_text())
+    return int(record["pid"])

@@ -47,7 +47,7 @@ MASKED = (
     "/sys/devices/virtual/powercap",
     "/sys/firmware",
 )
-PROTECTIONS = ("capabilities", "seccomp", "paths", "untraceable")
+PROTECTIONS = ("capabilities", "no_new_privileges", "seccomp", "paths", "untraceable")
 READONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 
 
@@ -151,7 +151,7 @@ def _process(launch: Launch) -> dict[str, Any]:
         "args": arguments(launch.entrypoint, is_traceable="untraceable" not in launch.protections),
         "env": environment(launch),
         "cwd": launch.cwd,
-        "noNewPrivileges": True,
+        "noNewPrivileges": "no_new_privileges" in launch.protections,
     }
     kept = CAPABILITIES if "capabilities" in launch.protections else DANGEROUS
     process["capabilities"] = {
