@@ -39,6 +39,8 @@ ELSEWHERE = {
     "make check": ".ci/run",
     "make bench": "tests/repository/test_scripts.py",
     "pip install": "tests/wheels/test_wheels.py",
+    "opensandbox-conformance": "tests/wheels/test_wheels.py",
+    "make images": ".ci/run",
     "pytest": "scripts/test",
     "go test": "scripts/test",
 }

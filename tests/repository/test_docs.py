@@ -93,8 +93,15 @@ def anchor_of(heading: str) -> str:
 
 def test_every_page_of_the_docs_is_linked_from_the_readme() -> None:
     readme = (ROOT / "README.md").read_text()
-    pages = [str(page.relative_to(ROOT)) for page in PAGES if page.name != "README.md"]
-    assert [page for page in pages if f"({page})" not in readme] == []
+    pages = [page for page in PAGES if page.name != "README.md" and page.parent.name != "decisions"]
+    assert [page for page in pages if f"({page.relative_to(ROOT)})" not in readme] == []
+
+
+def test_every_decision_is_in_their_list() -> None:
+    index = (ROOT / "docs" / "decisions" / "README.md").read_text()
+    decisions = sorted((ROOT / "docs" / "decisions").glob("0*.md"))
+    assert re.findall(r"\((0\S+)\)", index) == [page.name for page in decisions]
+    assert len({page.name[:4] for page in decisions}) == len(decisions), "a number is there twice"
 
 
 def test_every_benchmark_is_explained_with_its_target() -> None:

@@ -17,6 +17,8 @@ from opensandbox_server.images.store import Image
 from opensandbox_server.images.unpack import BadArchive, unpack_layer
 
 _LARGEST_DOCUMENT = 16 * 1024 * 1024
+_DEEPEST_INDEX = 4
+"""How many indexes may lead to one another; one that leads to itself would never end."""
 _INDEXES = ("application/vnd.oci.image.index.v1+json", "manifest.list.v2+json")
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
@@ -24,7 +26,8 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 def read_image(file: Path, root: Path, architecture: str) -> Image:
     """Unpack the image in file into root, which must not exist yet. Raises BadArchive."""
     if file.is_dir():
-        return _read_layout(file, root, architecture)
+        with _sensible():
+            return _read_layout(file, root, architecture)
     try:
         names = _top_names(file)
     except (tarfile.TarError, EOFError, OSError) as fault:
@@ -33,9 +36,8 @@ def read_image(file: Path, root: Path, architecture: str) -> Image:
         return _read_rootfs(file, root)
     with tempfile.TemporaryDirectory(prefix=".image-", dir=root.parent) as place:
         _extract_documents(file, Path(place))
-        if "index.json" in names and "oci-layout" in names:
-            return _read_layout(Path(place), root, architecture)
-        return _read_docker_archive(Path(place), root)
+        with _sensible():
+            return _read_documents(Path(place), names, root, architecture)
 
 
 def docker_architecture(machine: str) -> str:
@@ -108,6 +110,21 @@ def _extract_documents(file: Path, place: Path) -> None:
         unpack_layer(source, place)
 
 
+def _read_documents(place: Path, names: set[str], root: Path, architecture: str) -> Image:
+    if "index.json" in names and "oci-layout" in names:
+        return _read_layout(place, root, architecture)
+    return _read_docker_archive(place, root)
+
+
+@contextlib.contextmanager
+def _sensible() -> Iterator[None]:
+    """Take documents of any shape: whoever wrote the image wrote them."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError) as fault:
+        raise BadArchive(f"what the image says of itself makes no sense: {fault!r}") from fault
+
+
 def _read_docker_archive(place: Path, root: Path) -> Image:
     manifests = _json(place, "manifest.json")
     if not isinstance(manifests, list) or len(manifests) != 1:
@@ -118,8 +135,9 @@ def _read_docker_archive(place: Path, root: Path) -> Image:
 
 def _read_layout(place: Path, root: Path, architecture: str) -> Image:
     manifest = _json(place, "index.json")
-    while "layers" not in manifest:
-        manifest = _json(place, _blob(_choose(manifest, architecture)["digest"]))
+    for _ in range(_DEEPEST_INDEX):
+        if "layers" not in manifest:
+            manifest = _json(place, _blob(_choose(manifest, architecture)["digest"]))
     config = _json(place, _blob(manifest["config"]["digest"]))
     layers = [_blob(layer["digest"]) for layer in manifest["layers"]]
     return _unpack_all(place, layers, config, root)

@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
+import ipaddress
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import tempfile
@@ -20,6 +23,24 @@ from opensandbox_server.runtimes.base import RuntimeFault
 
 RECIPES = {"debian": ("stable", ("ca-certificates", "python3-minimal"))}
 """Name → Debian suite and packages."""
+_ADVICE = {
+    ("manifest unknown", "name unknown", "not found"): (
+        "the registry has no such image; look at its name and its tag"
+    ),
+    ("unauthorized", "denied", "authentication required", "invalid username/password"): (
+        "the registry wants a login that may read it; give one with: opensandbox-server images "
+        "pull --username NAME {name}"
+    ),
+    ("HTTP response to HTTPS client", "certificate"): (
+        "the registry cannot be trusted ({reason}); it needs HTTPS with a certificate that this "
+        "machine knows"
+    ),
+    ("dial tcp", "i/o timeout", "no such host"): (
+        "the registry cannot be reached ({reason}); look at its name and port"
+    ),
+    ("invalid reference format",): "this is no name of an image; they look like registry/name:tag",
+}
+"""What skopeo says → what to do about it."""
 
 
 class FetchFailed(RuntimeFault):
@@ -49,11 +70,39 @@ async def build_image(store: ImageStore, recipe: str, mirror: str = "") -> Image
 def _pull(store: ImageStore, name: str, login: tuple[str, str] | None) -> Image:
     with tempfile.TemporaryDirectory(prefix="opensandbox-pull-") as place:
         words = ["copy", "--quiet", f"docker://{name}", f"oci:{place}/image:latest"]
+        if is_on_this_machine(name):
+            words[1:1] = ["--src-tls-verify=false"]
         if login:
             words[1:1] = ["--authfile", _write_login(Path(place), name, login)]
-        _run("skopeo", words)
+        try:
+            _run("skopeo", words)
+        except FetchFailed as fault:
+            raise FetchFailed(explain_pull(name, str(fault))) from fault
         architecture = docker_architecture(platform.machine())
         return store.add(name, lambda root: read_image(Path(place) / "image", root, architecture))
+
+
+def is_on_this_machine(name: str) -> bool:
+    """Say whether an image comes from a registry on a loopback address, where HTTP is no risk."""
+    registry = name.split("/", 1)[0]
+    host = (registry.rpartition(":")[0] or registry).strip("[]")
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"
+
+
+def explain_pull(name: str, said: str) -> str:
+    """Say what skopeo said, and what to do next."""
+    found = re.search(r'msg="((?:[^"\\]|\\.)*)"', said)
+    message = found[1].replace('\\"', '"') if found else said
+    return f"cannot pull {name}: {_advice(name, message)}"
+
+
+def _advice(name: str, message: str) -> str:
+    for words, advice in _ADVICE.items():
+        if any(word in message for word in words):
+            return advice.format(name=name, reason=message.rpartition(": ")[2])
+    return message
 
 
 def _write_login(place: Path, name: str, login: tuple[str, str]) -> str:
@@ -85,4 +134,11 @@ def _run(program: str, words: Sequence[str]) -> None:
         [found, *words], capture_output=True, text=True, check=False, env=dict(os.environ)
     )
     if done.returncode:
-        raise FetchFailed(f"{program} failed: {done.stderr.strip()[-2000:]}")
+        raise FetchFailed(f"{program} failed: {_errors_in(done.stderr)}")
+
+
+def _errors_in(said: str) -> str:
+    """Leave out how far a program came, where it marks its errors as apt does."""
+    lines = said.strip().splitlines()
+    marked = [line.removeprefix("E: ") for line in lines if line.startswith("E: ")]
+    return "; ".join(marked or lines)[-2000:]

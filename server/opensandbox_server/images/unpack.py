@@ -10,6 +10,7 @@ sandbox has.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import stat
@@ -25,6 +26,9 @@ WHITEOUT = ".wh."
 OPAQUE = ".wh..wh..opq"
 _XATTR = "SCHILY.xattr."
 _CHUNK = 1024 * 1024
+_ZSTD = b"\x28\xb5\x2f\xfd"
+_FAULTS_OF_ARCHIVES = {errno.EINVAL, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR}
+"""Not those of the disk, as when it is full."""
 
 
 class BadArchive(RuntimeFault):
@@ -33,6 +37,12 @@ class BadArchive(RuntimeFault):
 
 def unpack_layer(source: IO[bytes], root: Path) -> int:
     """Unpack one layer, a tar compressed or not, over root; return the bytes of its files."""
+    if source.read(len(_ZSTD)) == _ZSTD:
+        raise BadArchive(
+            "a layer is compressed with zstd, which cannot be read here; convert the image with: "
+            "skopeo copy --dest-compress-format gzip"
+        )
+    source.seek(0)
     total = 0
     directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -43,6 +53,10 @@ def unpack_layer(source: IO[bytes], root: Path) -> int:
             layer.finish()
     except (tarfile.TarError, EOFError) as fault:
         raise BadArchive(f"the layer is damaged: {fault}") from fault
+    except OSError as fault:
+        if fault.errno not in _FAULTS_OF_ARCHIVES:
+            raise
+        raise BadArchive(f"the layer has a name that cannot be: {fault.strerror}") from fault
     finally:
         os.close(directory)
     return total

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import io
 import json
 import os
 import tarfile
@@ -24,59 +23,15 @@ from opensandbox_server.images import (
 )
 from opensandbox_server.images.archive import find_user
 from opensandbox_server.runtimes.base import ImageUnknown
+from server.tests.images.archives import Entry, docker_archive, imported, names, tar_of
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="owners of files can be set by root only")
-
-Entry = tuple[str, bytes | str | None, dict[str, Any]]
-
-
-def tar_of(*entries: Entry) -> bytes:
-    """Build a tar: bytes are a file, a text is a link, None is a directory or what `type` says."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        for name, content, more in entries:
-            member = tarfile.TarInfo(name)
-            member.mode = 0o755
-            if isinstance(content, bytes):
-                member.size = len(content)
-            elif isinstance(content, str):
-                member.type, member.linkname = tarfile.SYMTYPE, content
-            else:
-                member.type = tarfile.DIRTYPE
-            for key, value in more.items():
-                setattr(member, key, value)
-            archive.addfile(member, io.BytesIO(content) if isinstance(content, bytes) else None)
-    return buffer.getvalue()
-
-
-def names(directory: Path) -> list[str]:
-    """List a directory."""
-    return [entry.name for entry in directory.iterdir()]
-
-
-def imported(store: ImageStore, tmp_path: Path, archive: bytes, name: str = "test") -> Path:
-    """Import an archive and return the root of the image."""
-    file = tmp_path / "image.tar"
-    file.write_bytes(archive)
-    return asyncio.run(import_image(store, name, file)).rootfs
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> ImageStore:
     """An empty store."""
     return ImageStore(tmp_path / "data")
-
-
-def docker_archive(*layers: bytes, config: dict[str, Any] | None = None) -> bytes:
-    """Build what `docker save` writes."""
-    entries: list[Entry] = [
-        (f"{number}/layer.tar", layer, {}) for number, layer in enumerate(layers)
-    ]
-    said = json.dumps({"config": config or {}}).encode()
-    manifest = [{"Config": "config.json", "Layers": [name for name, _, _ in entries]}]
-    return tar_of(
-        ("manifest.json", json.dumps(manifest).encode(), {}), ("config.json", said, {}), *entries
-    )
 
 
 def test_a_rootfs_tar_keeps_owners_modes_links_and_setuid(
