@@ -11,11 +11,20 @@ if TYPE_CHECKING:
     from opensandbox._async.sandbox import Sandbox
     from opensandbox._sync.manager import SandboxManagerSync
     from opensandbox._sync.sandbox import SandboxSync
+    from opensandbox.compact import SandboxClient
 
-__all__ = ["Sandbox", "SandboxManager", "SandboxManagerSync", "SandboxSync", "__version__"]
+__all__ = [
+    "Sandbox",
+    "SandboxClient",
+    "SandboxManager",
+    "SandboxManagerSync",
+    "SandboxSync",
+    "__version__",
+]
 
 _HOMES = {
     "Sandbox": "opensandbox._async.sandbox",
+    "SandboxClient": "opensandbox.compact",
     "SandboxManager": "opensandbox._async.manager",
     "SandboxManagerSync": "opensandbox._sync.manager",
     "SandboxSync": "opensandbox._sync.sandbox",

@@ -8,6 +8,9 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
 
+IDEMPOTENCY_KEY = "Idempotency-Key"
+"""The header that lets a request be repeated although its method does not."""
+
 IDEMPOTENT_METHODS = frozenset({"GET", "HEAD", "PUT", "DELETE", "OPTIONS"})
 
 # A server that asks for more patience than this is not waited for any longer.
@@ -94,9 +97,17 @@ class Failure:
 class Retrying:
     """The attempts of one request under a policy."""
 
-    def __init__(self, policy: RetryPolicy, method: str, spread: random.Random) -> None:
+    def __init__(
+        self,
+        policy: RetryPolicy,
+        method: str,
+        spread: random.Random,
+        *,
+        has_key: bool = False,
+    ) -> None:
         self._policy = policy
         self._method = method
+        self._is_repeatable = has_key or method in IDEMPOTENT_METHODS
         self._spread = spread
         self._retries = 0
         self._last_wait = timedelta(0)
@@ -133,7 +144,7 @@ class Retrying:
             case RetryCause.PRE_SEND:
                 return True  # nothing was sent, so nothing can happen twice
             case RetryCause.TRANSPORT:
-                return self._method in IDEMPOTENT_METHODS
+                return self._is_repeatable
             case RetryCause.STATUS:
                 return failure.status_code is not None and self._policy.retries_status(
                     self._method, failure.status_code

@@ -12,6 +12,7 @@ import opensandbox
 PUBLIC = {
     "opensandbox": [
         "Sandbox",
+        "SandboxClient",
         "SandboxManager",
         "SandboxManagerSync",
         "SandboxSync",

@@ -8,7 +8,14 @@ from datetime import timedelta
 import httpx
 
 from opensandbox._failures import REQUEST_ID
-from opensandbox._retry import Failure, RetryCause, Retrying, RetryPolicy, parse_retry_after
+from opensandbox._retry import (
+    IDEMPOTENCY_KEY,
+    Failure,
+    RetryCause,
+    Retrying,
+    RetryPolicy,
+    parse_retry_after,
+)
 
 from .waiting import sleep
 
@@ -31,7 +38,8 @@ class RetryAsyncTransport(httpx.AsyncBaseTransport):
         """Send one request, as often as it takes and the policy allows."""
         if request.extensions.get(NO_RETRY):
             return await self.inner.handle_async_request(request)
-        retrying = Retrying(self.policy, request.method, self._spread)
+        has_key = IDEMPOTENCY_KEY in request.headers
+        retrying = Retrying(self.policy, request.method, self._spread, has_key=has_key)
         began = time.monotonic()
         while True:
             response: httpx.Response | None = None

@@ -7,8 +7,6 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import TypeAdapter
-
 from opensandbox._endpoints import EndpointCache
 from opensandbox._failures import refused_arguments
 from opensandbox._requests import whole_seconds
@@ -39,6 +37,7 @@ from opensandbox.models.sandboxes import (
 )
 
 from .commands import Commands
+from .creation import Stopwatch, create_sandbox
 from .diagnostics import Diagnostics
 from .egress import CredentialVault, Egress
 from .files import Files
@@ -62,8 +61,6 @@ if TYPE_CHECKING:
 DEFAULT_TIMEOUT = timedelta(minutes=10)
 DEFAULT_ENTRYPOINT = ("tail", "-f", "/dev/null")
 DEFAULT_RESOURCE = {"cpu": "1", "memory": "2Gi"}
-
-_CREATED = TypeAdapter(SandboxCreateResponse)
 
 
 class Sandbox:
@@ -397,8 +394,8 @@ class Sandbox:
     ) -> Self:
         transport = Transport(config or ConnectionConfig())
         try:
-            server = transport.to(transport.config.lifecycle)
-            created = await server.ask(_CREATED, "POST", "/sandboxes", json=wish.to_wire())
+            stopwatch = Stopwatch(transport, wish)
+            created = await create_sandbox(transport, wish)
             sandbox = cls(created.id, transport, health_check)
         except BaseException:
             await transport.close()
@@ -408,6 +405,7 @@ class Sandbox:
             if wish.template_id is not None:
                 sandbox._origin = SandboxOrigin.TEMPLATE
             await sandbox._open(ready_timeout, polling_interval, skip_health_check)
+            stopwatch.report(sandbox.id)
         except BaseException:
             with suppress(SandboxException):  # what went wrong first is what matters
                 await sandbox.destroy()

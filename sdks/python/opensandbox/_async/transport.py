@@ -14,9 +14,11 @@ from opensandbox._events import EventReader
 from opensandbox._failures import MAX_ERROR_BODY, api_error, read_answer, translated
 from opensandbox._redirects import home_extension, strip_for_strangers
 from opensandbox._requests import Query
+from opensandbox._tracing import trace_headers
 from opensandbox.config import ConnectionConfig, Target
 
 from .retry import NO_RETRY, RetryAsyncTransport
+from .waiting import Errands
 
 T = TypeVar("T")
 
@@ -29,6 +31,8 @@ class Transport:
     def __init__(self, config: ConnectionConfig) -> None:
         """Prepare for requests under ``config``."""
         self.config = config
+        self.errands = Errands()
+        """What is done on the side, until the connections are closed."""
         self._owns_transport = config.transport is None
         hooks = {**config.event_hooks}
         hooks["request"] = [*hooks.get("request", []), _strip_for_strangers]
@@ -45,6 +49,7 @@ class Transport:
 
     async def close(self) -> None:
         """Close the connections, unless the caller brought them."""
+        await self.errands.finish()
         if self._owns_transport:
             await self._client.aclose()
 
@@ -92,7 +97,7 @@ class Remote:
             params=tuple(query) if query else None,
             json=json,
             content=content,
-            headers={**self.target.headers, **(headers or {})},
+            headers={**self.headers(), **(headers or {})},
             timeout=self._timeout(is_stream, once_within),
         )
         request.extensions |= home_extension(request.url)
@@ -107,6 +112,11 @@ class Remote:
         async with reading(response):
             body = await _excerpt(response)
         raise api_error(response.status_code, response.headers, body)
+
+    def headers(self) -> dict[str, str]:
+        """Return what every request carries, a new one each time."""
+        traced = trace_headers() if self.config.enable_tracing else {}
+        return {**traced, **self.target.headers}
 
     def _timeout(self, is_stream: bool, within: float | None) -> httpx.Timeout:
         seconds = self.config.request_timeout.total_seconds()

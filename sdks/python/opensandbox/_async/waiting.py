@@ -2,9 +2,9 @@
 """How this side waits. The only file that is written for each side."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import CancelledError, Future
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from opensandbox._archive import Pulled
 
@@ -52,3 +52,23 @@ async def run_reading(chunks: AsyncIterator[bytes], consume: Callable[[Pulled], 
             fetching.cancel()
         await asyncio.wait([consuming])
         raise
+
+
+class Errands:
+    """What is done on the side. Its owner finishes it."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, errand: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Begin an errand and return at once."""
+        task = asyncio.create_task(errand(), name="opensandbox errand")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def finish(self) -> None:
+        """Give up on what is under way; nothing is when this returns."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

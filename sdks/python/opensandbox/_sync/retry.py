@@ -9,7 +9,14 @@ from datetime import timedelta
 import httpx
 
 from opensandbox._failures import REQUEST_ID
-from opensandbox._retry import Failure, RetryCause, Retrying, RetryPolicy, parse_retry_after
+from opensandbox._retry import (
+    IDEMPOTENCY_KEY,
+    Failure,
+    RetryCause,
+    Retrying,
+    RetryPolicy,
+    parse_retry_after,
+)
 
 from .waiting import sleep
 
@@ -32,7 +39,8 @@ class RetrySyncTransport(httpx.BaseTransport):
         """Send one request, as often as it takes and the policy allows."""
         if request.extensions.get(NO_RETRY):
             return self.inner.handle_request(request)
-        retrying = Retrying(self.policy, request.method, self._spread)
+        has_key = IDEMPOTENCY_KEY in request.headers
+        retrying = Retrying(self.policy, request.method, self._spread, has_key=has_key)
         began = time.monotonic()
         while True:
             response: httpx.Response | None = None

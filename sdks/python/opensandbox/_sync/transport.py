@@ -15,9 +15,11 @@ from opensandbox._events import EventReader
 from opensandbox._failures import MAX_ERROR_BODY, api_error, read_answer, translated
 from opensandbox._redirects import home_extension, strip_for_strangers
 from opensandbox._requests import Query
+from opensandbox._tracing import trace_headers
 from opensandbox.config import ConnectionConfigSync, Target
 
 from .retry import NO_RETRY, RetrySyncTransport
+from .waiting import Errands
 
 T = TypeVar("T")
 
@@ -30,6 +32,8 @@ class Transport:
     def __init__(self, config: ConnectionConfigSync) -> None:
         """Prepare for requests under ``config``."""
         self.config = config
+        self.errands = Errands()
+        """What is done on the side, until the connections are closed."""
         self._owns_transport = config.transport is None
         hooks = {**config.event_hooks}
         hooks["request"] = [*hooks.get("request", []), _strip_for_strangers]
@@ -46,6 +50,7 @@ class Transport:
 
     def close(self) -> None:
         """Close the connections, unless the caller brought them."""
+        self.errands.finish()
         if self._owns_transport:
             self._client.close()
 
@@ -93,7 +98,7 @@ class Remote:
             params=tuple(query) if query else None,
             json=json,
             content=content,
-            headers={**self.target.headers, **(headers or {})},
+            headers={**self.headers(), **(headers or {})},
             timeout=self._timeout(is_stream, once_within),
         )
         request.extensions |= home_extension(request.url)
@@ -108,6 +113,11 @@ class Remote:
         with reading(response):
             body = _excerpt(response)
         raise api_error(response.status_code, response.headers, body)
+
+    def headers(self) -> dict[str, str]:
+        """Return what every request carries, a new one each time."""
+        traced = trace_headers() if self.config.enable_tracing else {}
+        return {**traced, **self.target.headers}
 
     def _timeout(self, is_stream: bool, within: float | None) -> httpx.Timeout:
         seconds = self.config.request_timeout.total_seconds()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How this side waits. The only file that is written for each side."""
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import TypeVar
@@ -26,3 +27,21 @@ def run_blocking(function: Callable[[], T]) -> T:
 def run_reading(chunks: Iterator[bytes], consume: Callable[[Pulled], T]) -> T:
     """Let a function read chunks as a stream; they are fetched as it reads."""
     return consume(Pulled(lambda: next(chunks, b"")))
+
+
+class Errands:
+    """What is done on the side. Its owner finishes it."""
+
+    def __init__(self) -> None:
+        self._threads: list[threading.Thread] = []
+
+    def start(self, errand: Callable[[], None]) -> None:
+        """Begin an errand and return at once."""
+        thread = threading.Thread(target=errand, name="opensandbox errand", daemon=True)
+        thread.start()
+        self._threads.append(thread)
+
+    def finish(self) -> None:
+        """Wait for what is under way; an errand knows how long it may take."""
+        while self._threads:
+            self._threads.pop().join()

@@ -53,7 +53,7 @@ def open_websocket(remote: Remote, path: str, query: Query | None = None) -> Web
         connection = stack.enter_context(
             connect(
                 websocket_url(target.base_url, with_query(path, query)),
-                additional_headers=dict(target.headers),
+                additional_headers=remote.headers(),
                 user_agent_header=None,  # it is among the others
                 compression=None,
                 proxy=None,

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import httpx
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from opensandbox._client_address import CLIENT_IP_HEADER, client_address
 from opensandbox._retry import RetryPolicy
 from opensandbox._version import __version__
 from opensandbox.models.endpoints import SandboxEndpoint
@@ -45,6 +46,10 @@ class _Connection(BaseModel):
     endpoint_cache_ttl: timedelta = timedelta(seconds=600)
     endpoint_cache_size: int = 1024
     endpoint_cache_disabled: bool = False
+    disable_metrics: bool = False
+    """Do not tell the server how long a create took; so does OPENSANDBOX_DISABLE_METRICS=1."""
+    enable_tracing: bool = False
+    """Send ``traceparent``: of the current OpenTelemetry span, else of a new trace."""
 
     @field_validator("protocol", mode="before")
     @classmethod
@@ -76,13 +81,20 @@ class _Connection(BaseModel):
     @property
     def lifecycle(self) -> Target:
         """The lifecycle API."""
-        return Target(self.get_base_url(), {**self._own_headers, **self._key_header})
+        address = client_address()
+        known = {CLIENT_IP_HEADER: address} if address else {}
+        return Target(self.get_base_url(), {**known, **self._own_headers, **self._key_header})
 
     def sandbox(self, endpoint: SandboxEndpoint) -> Target:
         """Return a port of a sandbox. The key goes there only through the server."""
         key = self._key_header if self.use_server_proxy else {}
         base_url = f"{self.protocol}://{endpoint.endpoint.rstrip('/')}"
         return Target(base_url, {**self._own_headers, **key, **endpoint.headers})
+
+    @property
+    def reports_metrics(self) -> bool:
+        """Whether the server is told how long a create took."""
+        return not self.disable_metrics and os.environ.get("OPENSANDBOX_DISABLE_METRICS") != "1"
 
     @property
     def may_use_tls(self) -> bool:

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+# Made from _async/creation.py by scripts/unasync.py; change it there.
+"""Asks for a sandbox in a way that can be repeated, and says how long it took."""
+
+import secrets
+import time
+from contextlib import suppress
+
+from pydantic import TypeAdapter
+
+from opensandbox._requests import segment
+from opensandbox._retry import IDEMPOTENCY_KEY
+from opensandbox.exceptions import SandboxException
+from opensandbox.models.errors import ClientMetricsEvent
+from opensandbox.models.sandboxes import CreateSandboxRequest, SandboxCreateResponse
+
+from .transport import Transport
+from .waiting import GIVING_UP
+
+# How long somebody who gives up waits for the sandbox to be found and ended.
+PARTING_SECONDS = 10.0
+
+# A report is worth this much of the server's time and no more.
+REPORT_SECONDS = 5.0
+
+_CREATED = TypeAdapter(SandboxCreateResponse)
+
+
+def create_sandbox(transport: Transport, wish: CreateSandboxRequest) -> SandboxCreateResponse:
+    """Make one sandbox, however often the question has to be sent."""
+    server = transport.to(transport.config.lifecycle)
+    body = wish.to_wire()
+    headers = {IDEMPOTENCY_KEY: secrets.token_hex(16)}
+    try:
+        return server.ask(_CREATED, "POST", "/sandboxes", json=body, headers=headers)
+    except GIVING_UP:
+        # The server goes on with what has a key, for whoever asks again.
+        with suppress(SandboxException):
+            options = {"headers": headers, "once_within": PARTING_SECONDS}
+            made = server.ask(_CREATED, "POST", "/sandboxes", json=body, **options)
+            server.send("DELETE", f"/sandboxes/{segment(made.id, 'id')}", **options)
+        raise
+
+
+class Stopwatch:
+    """Measures one create and reports it to the server, which the caller does not wait for."""
+
+    def __init__(self, transport: Transport, wish: CreateSandboxRequest) -> None:
+        """Begin to measure."""
+        self._transport = transport
+        self._image = wish.image.image if wish.image else None
+        self._began = time.monotonic()
+
+    def report(self, sandbox_id: str) -> None:
+        """Say that the sandbox is ready."""
+        if self._transport.config.reports_metrics:
+            milliseconds = (time.monotonic() - self._began) * 1000
+            event = ClientMetricsEvent(
+                event_type="sandbox.create",
+                create_duration_ms=milliseconds,
+                success=True,
+                sandbox_id=sandbox_id,
+                image=self._image,
+            )
+            self._transport.errands.start(lambda: self._send(event))
+
+    def _send(self, event: ClientMetricsEvent) -> None:
+        server = self._transport.to(self._transport.config.lifecycle)
+        with suppress(SandboxException):  # nobody depends on it
+            path, body = "/metrics/events", event.to_wire()
+            server.send("POST", path, json=body, once_within=REPORT_SECONDS)
