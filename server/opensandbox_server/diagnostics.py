@@ -4,15 +4,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from opensandbox.models import DiagnosticContent
-from opensandbox_server.errors import UnsupportedScope
+from opensandbox_server.errors import InvalidParameter, UnsupportedScope
 from opensandbox_server.runtimes.base import Inspection
 from opensandbox_server.sandbox import Sandbox
 from opensandbox_server.store import Event
 
+SECONDS_OF = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 SCOPES = {"logs": ("container", "all"), "events": ("runtime", "all")}
 
 
@@ -21,6 +22,18 @@ def check_scope(kind: Literal["logs", "events"], scope: str | None) -> None:
     if scope is not None and scope not in SCOPES[kind]:
         known = " and ".join(SCOPES[kind])
         raise UnsupportedScope(f"Scope {scope!r} of {kind} is not supported; there are {known}.")
+
+
+def check_since(since: str | None, sandbox: Sandbox, now: datetime) -> None:
+    """Refuse to leave out what is older: lines have no time. Raises InvalidParameter."""
+    if since is None:
+        return
+    seconds = min(int(since[:-1]) * SECONDS_OF[since[-1]], timedelta.max.days * SECONDS_OF["d"])
+    if timedelta(seconds=seconds) < now - sandbox.wanted.created_at:
+        raise InvalidParameter(
+            f"since={since} is less than the sandbox's age, and its lines have no time; "
+            "leave since out, and say with tail how many lines to show."
+        )
 
 
 def last_lines(text: str, count: int) -> tuple[str, bool]:

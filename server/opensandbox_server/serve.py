@@ -26,6 +26,7 @@ from opensandbox_server.endpoints import Endpoints, Signer
 from opensandbox_server.errors import StartupError
 from opensandbox_server.ingress import API_SOCKET, DoorPlan, Ingress, open_ingress
 from opensandbox_server.keys import ApiKeys
+from opensandbox_server.priority import run_before_others
 from opensandbox_server.programs import find_program
 from opensandbox_server.runtimes import make_runtime
 from opensandbox_server.runtimes.base import Runtime, RuntimeHome, RuntimeUnavailable
@@ -101,6 +102,7 @@ class _Run:
                 async with self._answering(app) as answering, open_ingress(ingress):
                     self._greet()
                     gc.freeze()  # what exists by now stays; looking through it stalls the loop
+                    run_before_others()
                     async with watch_stalls():
                         await _first(ended, answering)
                     log.info("stopping; sandboxes %s", "end" if self.stops_sandboxes else "run on")

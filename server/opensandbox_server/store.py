@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from opensandbox_server import wanted as wants
 from opensandbox_server.errors import StartupError, StoreFault
+from opensandbox_server.priority import run_before_others
 from opensandbox_server.wanted import Wanted
 
 VERSION = 1
@@ -136,7 +137,8 @@ class Store:
 async def open_store(path: Path) -> AsyncIterator[Store]:
     """Open the database, making it at the first start. Raises StartupError."""
     loop = asyncio.get_running_loop()
-    with ThreadPoolExecutor(1, thread_name_prefix="store") as thread:
+    # As urgent as the event loop, which waits for it whenever it has the interpreter's lock.
+    with ThreadPoolExecutor(1, "store", initializer=run_before_others) as thread:
         connection = await loop.run_in_executor(thread, _connect, path)
         try:
             yield Store(connection, thread)

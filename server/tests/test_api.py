@@ -315,6 +315,15 @@ class TestDiagnostics:
         ] == "true"
         assert (await world.client.get(f"{path}/logs?since=later")).status_code == 422
 
+    async def test_logs_of_less_than_the_whole_life_are_refused(self, world: World) -> None:
+        made = await world.create()
+        path = f"/v1/sandboxes/{made['id']}/diagnostics/logs"
+        for whole in (f"{10**30}d", "1h"):
+            assert (await world.client.get(f"{path}?since={whole}")).status_code == 200
+        refused = await world.client.get(f"{path}?since=0s")
+        assert (refused.status_code, refused.json()["code"]) == (400, "SANDBOX::INVALID_PARAMETER")
+        assert "tail" in refused.json()["message"]
+
     async def test_tokens_and_environment_stay_out(self, world: World) -> None:
         made = await world.create(env={"PASSWORD": "hunter2"}, secureAccess=True)
         route = world.routes.table[made["id"]]

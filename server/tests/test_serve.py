@@ -8,6 +8,8 @@ import re
 import signal
 import socket
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -172,10 +174,30 @@ def test_ingress_has_no_privileges(data_dir: Path) -> None:
         assert re.search(r"^CapEff:\t0+$", status, re.MULTILINE)
 
 
+def test_event_loop_and_store_run_before_everything_they_start(data_dir: Path) -> None:
+    ask = "import os; os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))"
+    if subprocess.run([sys.executable, "-c", ask], capture_output=True, check=False).returncode:
+        pytest.skip("this user may not ask for real-time priority")
+    with serving(data_dir, *FAKE) as server:
+        create(server)
+        loop = server.process.pid
+        threads = [int(task.name) for task in Path(f"/proc/{loop}/task").iterdir()]
+        urgent = [thread for thread in threads if _policy(thread) == os.SCHED_RR]
+        assert loop in urgent
+        assert len(urgent) == 2, "the loop, the store and nobody else"
+        children = Path(f"/proc/{loop}/task/{loop}/children").read_text().split()
+        assert {"ingress", "execd"} <= {_name(child) for child in children}
+        assert {_policy(int(child)) for child in children} == {os.SCHED_OTHER}
+
+
 def test_a_key_in_the_environment_is_the_key(data_dir: Path) -> None:
     with serving(data_dir, *FAKE) as server, server.client(KEY) as client:
         assert client.get("/sandboxes").status_code == 200
         assert not (data_dir / "api_key").exists()
+
+
+def _policy(thread: int) -> int:
+    return os.sched_getscheduler(thread) & ~os.SCHED_RESET_ON_FORK
 
 
 def _name(pid: str) -> str:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Routes that help to understand a sandbox that misbehaves."""
 
+from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -25,11 +26,12 @@ async def logs(
     sandboxes: All,
     scope: str | None = None,
     tail: Tail = 100,
-    since: Since = None,  # noqa: ARG001 - checked and otherwise without effect: lines have no time
+    since: Since = None,
     container: str | None = None,  # noqa: ARG001 - a sandbox is one
 ) -> DiagnosticContent | Response:
     """Show what the entrypoint wrote; without a scope as plain text."""
     diagnostics.check_scope("logs", scope)
+    diagnostics.check_since(since, sandboxes.get(sandbox_id), datetime.now(UTC))
     text, is_whole = diagnostics.last_lines((await sandboxes.inspect(sandbox_id)).logs, tail)
     if scope is None:
         return PlainTextResponse(text, headers=_DEPRECATED)

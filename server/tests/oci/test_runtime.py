@@ -16,6 +16,7 @@ import pytest
 from opensandbox_server.images import Image
 from opensandbox_server.runtimes.base import (
     ImageUnknown,
+    Instance,
     InstanceState,
     InstanceUnknown,
     NotSupported,
@@ -30,6 +31,8 @@ from opensandbox_server.runtimes.base import (
 )
 from opensandbox_server.runtimes.oci.runtime import OCIRuntime
 from tests.security.harness import TOKEN, Box, Home, opened_home
+
+SLEEP = ["sleep", "infinity"]
 
 
 def test_a_started_sandbox_answers_and_knows_its_id(home: Home) -> None:
@@ -282,6 +285,39 @@ def test_a_launcher_that_is_killed_is_replaced_and_sandboxes_live_on(home: Home)
     assert seen.state is InstanceState.RUNNING
     assert box.sh("echo alive").output == "alive"
     assert Box(home, home.start().instance).sh("echo another").output == "another"
+
+
+def test_a_start_waits_for_the_launcher_that_replaces_a_killed_one(home: Home) -> None:
+    launcher = home.runtime._helper and home.runtime._helper._child
+    assert launcher
+
+    async def scenario() -> Instance:
+        launcher.send(signal.SIGKILL)
+        await launcher.wait()
+        return await home.runtime.start(SandboxSpec("late", "host", SLEEP, execd_token=TOKEN))
+
+    instance = home.run(asyncio.wait_for(scenario(), 60))
+    assert Box(home, instance).sh("echo alive").output == "alive"
+
+
+def test_a_start_that_lost_its_launcher_is_done_again_by_the_next_one(home: Home) -> None:
+    helper = home.runtime._helper
+    assert helper
+    launcher = helper._child
+    assert launcher
+
+    async def scenario() -> Instance:
+        spec = SandboxSpec("again", "host", SLEEP, execd_token=TOKEN)
+        launcher.send(signal.SIGSTOP)
+        starting = asyncio.create_task(home.runtime.start(spec))
+        while not helper._waiting:  # until it was asked
+            await asyncio.sleep(0.001)
+        launcher.send(signal.SIGKILL)
+        return await starting
+
+    instance = home.run(asyncio.wait_for(scenario(), 60))
+    assert Box(home, instance).sh("echo alive").output == "alive"
+    assert [seen.id for seen in home.run(home.runtime.instances())] == ["again"]
 
 
 def test_without_execd_or_root_the_reason_is_given(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ class Helper:
     """One launcher process and the requests it has not answered."""
 
     def __init__(self, tell: Callable[[dict[str, Any]], None], gone: Callable[[], None]) -> None:
-        """Events go to tell; gone is called when the process ends without having been told to."""
+        """Events go to tell; gone is called when the process hangs up, and has yet to be closed."""
         self._tell = tell
         self._gone = gone
         self._channel: socket.socket | None = None
@@ -115,7 +115,6 @@ class Helper:
                 self._take(await self._receive())
         except (EOFError, OSError):
             self._fail_all()
-            await self._end()
             self._gone()
 
     def _take(self, message: dict[str, Any]) -> None:
@@ -139,24 +138,23 @@ class Helper:
         channel = self._channel
         if channel is None:
             raise HelperGone("the launcher of the embedded runtime is not running")
-        head, body = wire.encode(message)
+        data = wire.encode(message)
         async with self._sending:
             try:
                 # A cancelled sender must not leave half a message behind.
-                await asyncio.shield(self._send_whole(channel, head, body, fds))
+                await asyncio.shield(self._send_whole(channel, data, fds))
             except (BrokenPipeError, ConnectionResetError) as fault:
                 raise HelperGone("the launcher of the embedded runtime ended") from fault
 
-    async def _send_whole(
-        self, channel: socket.socket, head: bytes, body: bytes, fds: Sequence[int]
-    ) -> None:
+    async def _send_whole(self, channel: socket.socket, data: bytes, fds: Sequence[int]) -> None:
         while True:
             try:
-                sent = socket.send_fds(channel, [head], fds) if fds else channel.send(head)
+                sent = socket.send_fds(channel, [data], fds) if fds else channel.send(data)
                 break
             except BlockingIOError:
                 await _writable(channel)
-        await asyncio.get_running_loop().sock_sendall(channel, head[sent:] + body)
+        if sent < len(data):
+            await asyncio.get_running_loop().sock_sendall(channel, data[sent:])
 
     async def _receive(self) -> dict[str, Any]:
         (size,) = wire.LENGTH.unpack(await self._exactly(wire.LENGTH.size))

@@ -29,6 +29,7 @@ from opensandbox_server.runtimes.oci.cgroups import Cgroups, find_cgroups
 from opensandbox_server.runtimes.oci.instances import Ended, Instances, Tools, Unknown
 from opensandbox_server.runtimes.oci.logs import Logs
 from opensandbox_server.runtimes.oci.nest import Nest
+from opensandbox_server.runtimes.oci.rootfs import spread
 from opensandbox_server.runtimes.oci.runner import find_runner
 from opensandbox_server.runtimes.oci.stage import Stage
 
@@ -57,9 +58,10 @@ class Launcher:
         syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
         _set_inherited_limits()
         sandboxes = Path(setup.data_dir) / "sandboxes"
+        spread(sandboxes)
         self._wait_for_former_launcher()
         stage = Stage()
-        runner = find_runner(setup.launcher, stage.runtime_state)
+        runner = find_runner(setup.launcher, stage.runtime_state).sealed()
         cgroups = find_cgroups(setup.cgroup, Path("/proc/self/mountinfo").read_text())
         program = None
         if runner.takes_compiled_seccomp:

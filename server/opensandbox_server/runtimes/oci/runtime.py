@@ -38,7 +38,7 @@ from opensandbox_server.runtimes.base import (
 from opensandbox_server.runtimes.oci import wire
 from opensandbox_server.runtimes.oci.bundle import Launch
 from opensandbox_server.runtimes.oci.doctor import examine
-from opensandbox_server.runtimes.oci.helper import Helper
+from opensandbox_server.runtimes.oci.helper import Helper, HelperGone
 from opensandbox_server.runtimes.oci.options import OCIOptions, read_options
 from opensandbox_server.runtimes.oci.runner import find_runner
 
@@ -51,6 +51,8 @@ LOG_BYTES = 256 * 1024
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 RESTART_SECONDS = 1.0
 """Between two attempts to start a launcher that ended."""
+REPLACED_SECONDS = 30.0
+"""How long a request waits for the launcher that replaces one that ended."""
 
 
 class OCIRuntime(Runtime):
@@ -111,7 +113,10 @@ class OCIRuntime(Runtime):
         self._refuse_unsupported(spec)
         image = await self.images.resolve(spec.image)
         async with self._turns:  # a burst must not make all its sockets in one go
-            return await self._start(spec, self._launch(spec, image))
+            try:
+                return await self._start(spec, self._launch(spec, image))
+            except HelperGone:  # the next one has removed what was made
+                return await self._start(spec, self._launch(spec, image))
 
     async def _start(self, spec: SandboxSpec, launch: Launch) -> Instance:
         path = self._sockets / f"{spec.id}.sock"
@@ -202,12 +207,13 @@ class OCIRuntime(Runtime):
             raise StartFailed(f"{spec.id!r} cannot be the id of a sandbox")
         if spec.resources.disk_bytes is not None:
             raise NotSupported("this host cannot limit disk space: its file system has no quotas")
-        launcher = find_runner(self._options.launcher, Path()).name
-        if spec.isolation not in (None, "", launcher):
-            raise NotSupported(
-                f"this server starts sandboxes with {launcher}, not {spec.isolation}; "
-                "an operator chooses with oci.launcher"
-            )
+        if spec.isolation:
+            launcher = find_runner(self._options.launcher, Path()).name
+            if spec.isolation != launcher:
+                raise NotSupported(
+                    f"this server starts sandboxes with {launcher}, not {spec.isolation}; "
+                    "an operator chooses with oci.launcher"
+                )
         wanted, here = spec.platform, ("linux", docker_architecture(platform.machine()))
         if wanted is not None and wanted != here:
             raise NotSupported(f"this host runs {'/'.join(here)}, not {'/'.join(wanted)}")
@@ -224,7 +230,7 @@ class OCIRuntime(Runtime):
     async def _started(self, started: asyncio.Task[dict[str, Any]]) -> dict[str, Any]:
         try:
             return await asyncio.shield(started)
-        except StartFailed:
+        except (StartFailed, HelperGone):
             raise
         except RuntimeFault as fault:
             raise StartFailed(str(fault)) from fault
@@ -258,6 +264,8 @@ class OCIRuntime(Runtime):
         await asyncio.shield(removing)
 
     async def _ask(self, verb: str, fds: Sequence[int] = (), **arguments: Any) -> Any:
+        if self._helper is None and self._restarting:
+            await asyncio.wait({self._restarting}, timeout=REPLACED_SECONDS)
         if self._helper is None:
             raise RuntimeUnavailable("the launcher of the embedded runtime is being restarted")
         return await self._helper.ask(verb, fds, **arguments)
@@ -272,10 +280,13 @@ class OCIRuntime(Runtime):
             queue.put_nowait(RuntimeEvent(to_instance(described)))
 
     def _restart(self) -> None:
-        self._helper = None
-        self._restarting = asyncio.create_task(self._open_again(), name="oci launcher restart")
+        former, self._helper = self._helper, None
+        restarting = self._open_again(former)
+        self._restarting = asyncio.create_task(restarting, name="oci launcher restart")
 
-    async def _open_again(self) -> None:
+    async def _open_again(self, former: Helper | None) -> None:
+        if former:
+            await former.close()
         while self._helper is None:
             try:
                 await self._open_helper()

@@ -25,6 +25,8 @@ from opensandbox_server.runtimes.oci.rootfs import make_directory
 
 UPKEEP_SECONDS = 15.0
 """How long packets may be lost after a Docker engine started: its firewall drops them."""
+QUIET_SECONDS = 0.1
+"""How long the maker leaves the processors to the start that took a slot, while enough are left."""
 TAKE_SECONDS = 30.0
 """How long a start waits for a slot when more are taken than made."""
 
@@ -124,6 +126,9 @@ class Slots:
         wanted = len(self._ready) < self._ahead + self._waiting
         return self._is_closing or (wanted and bool(self._free) and self._fault is None)
 
+    def _is_urgent(self) -> bool:
+        return self._is_closing or self._waiting > 0 or len(self._ready) < self._ahead / 2
+
     def _make_ahead(self) -> None:
         while True:
             self._keep_up()
@@ -133,6 +138,9 @@ class Slots:
                     return
                 if not is_wanted:
                     continue
+                self._changed.wait_for(self._is_urgent, QUIET_SECONDS)
+                if self._is_closing:
+                    return
                 index = self._free.popleft()
             try:
                 slot = self._make(index)

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from opensandbox_server.runtimes.oci.runner import FIRST_FREE_FD
+
 LENGTH = struct.Struct(">I")
 LARGEST = 16 * 1024 * 1024
-_LOWEST_PASSED_FD = 10
-"""Below it are the numbers a sandbox gets; what is passed on must not be among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +33,17 @@ class Setup:
     allow: Sequence[str]
 
 
-def encode(message: dict[str, Any]) -> tuple[bytes, bytes]:
-    """Return the head, which carries the descriptors, and the body."""
+def encode(message: dict[str, Any]) -> bytes:
+    """Return what is sent; descriptors go with its first bytes."""
     body = json.dumps(message).encode()
     if len(body) > LARGEST:
         raise ValueError("the request is too large")
-    return LENGTH.pack(len(body)), body
+    return LENGTH.pack(len(body)) + body
 
 
 def send(channel: socket.socket, message: dict[str, Any]) -> None:
     """Send a message; blocks."""
-    channel.sendall(b"".join(encode(message)))
+    channel.sendall(encode(message))
 
 
 def receive(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
@@ -71,6 +71,6 @@ def _exactly(channel: socket.socket, size: int) -> bytes:
 
 def _raised(descriptor: int) -> int:
     try:
-        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _LOWEST_PASSED_FD)
+        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, FIRST_FREE_FD)
     finally:
         os.close(descriptor)
