@@ -151,13 +151,12 @@ def test_the_installed_suite_passes_on_a_runtime_from_outside_this_repository(
     assert left.json()["items"] == []
 
 
-def test_the_installed_suite_finds_a_server_that_does_not_conform(
+def test_the_installed_suite_says_at_once_when_it_cannot_ask_the_server(
     environment: Path, suite: Path, tmp_path: Path
 ) -> None:
     with running(environment, "elsewhere", tmp_path) as domain:
         given = ("--domain", domain, "--image", "any", "-q")
         refused = conform(suite, tmp_path, *given, "--api-key", "another")
-        # Paths of ingress do not begin with this, so every request is answered with 404.
         wrong = conform(suite, tmp_path, "--domain", f"{domain}/nowhere", "--api-key", KEY)
     gone = conform(suite, tmp_path, *given, "--api-key", KEY)
     assert (refused.returncode, wrong.returncode, gone.returncode) == (4, 4, 4)

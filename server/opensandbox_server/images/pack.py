@@ -138,7 +138,10 @@ def _locked(cache: Path) -> Iterator[None]:
 
 
 def _register(users: Path, images: Path) -> None:
-    """Remember a directory of images, so that what they need is not swept."""
+    """Remember a directory of images, so that what they need is not swept; forget former ones."""
+    for known in users.iterdir():
+        if not known.exists():
+            known.unlink(missing_ok=True)
     link = users / hashlib.sha256(os.fsencode(images)).hexdigest()[:16]
     if not link.is_symlink():
         link.symlink_to(images.absolute())
@@ -151,8 +154,6 @@ def _sweep(cache: Path) -> None:
     named: set[str] = set()
     for link in (cache / _USERS).iterdir():
         named |= _named_in(link)
-        if not link.exists():
-            link.unlink()
     for pack in cache.glob("python-*"):
         is_new = time.time() - pack.stat().st_mtime < GRACE_SECONDS
         if str(pack) not in named and not is_new:

@@ -142,6 +142,9 @@ def test_another_version_gets_another_pack_and_one_that_no_image_names_goes(
     assert not old.exists()
     assert is_whole(kept)
     assert is_whole(new)
+    shutil.rmtree(images)
+    place_pack(replace(plan, key="kept"), (cache,), tmp_path / "another")
+    assert len(list((cache / "users").iterdir())) == 1
 
 
 def test_a_changed_file_of_a_package_changes_the_fingerprint(tmp_path: Path) -> None:
