@@ -12,6 +12,7 @@ import textwrap
 from pathlib import Path
 
 from opensandbox_server.runtimes.base import InstanceState
+from opensandbox_server.runtimes.oci.runtime import cgroup_parent
 from tests.security.harness import TOKEN, Box, find_execd, opened_home
 
 SERVER = """
@@ -69,7 +70,7 @@ def test_the_next_server_finds_what_runs_what_is_paused_and_what_ended(
         assert Box(home, seen["sleeps"]).sh("echo woke").output == "woke"
         assert home.run(home.runtime.inspect("stays")).logs.startswith("tick")
         assert home.start().sh("echo fresh").output == "fresh"
-        assert not list(Path("/sys/fs/cgroup").glob("*/osb-*/goes"))
+        assert not list(Path("/sys/fs/cgroup").glob(f"*/{cgroup_parent(data.resolve())}/goes"))
     assert list((data / "sandboxes").iterdir()) == []
 
 
