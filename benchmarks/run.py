@@ -70,6 +70,7 @@ TARGETS = {
     "ingress_vs_reverseproxy": Target(1.4, "a request through ingress / Go's ReverseProxy"),
     "create_vs_docker_run": Target(0.125, "create to first output, cold / `docker run`"),
     "server_share_ms": Target(8, "of a create without the runtime / all of it", is_absolute=True),
+    "server_share_in_burst_ms": Target(8, "the same in a burst of 100", is_absolute=True),
     "creates_100_at_once": Target(1, "until the last is there / 100 x one alone"),
     "event_loop_stall": Target(
         20, "longest in a burst / without waiting for a processor", is_absolute=True

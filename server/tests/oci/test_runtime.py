@@ -3,10 +3,14 @@
 
 from __future__ import annotations
 
+import array
 import asyncio
 import contextlib
+import fcntl
+import os
 import shutil
 import signal
+import subprocess
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +33,8 @@ from opensandbox_server.runtimes.base import (
     StartFailed,
     WrongState,
 )
+from opensandbox_server.runtimes.oci import rootfs
+from opensandbox_server.runtimes.oci.runner import find_runner
 from opensandbox_server.runtimes.oci.runtime import OCIRuntime
 from tests.security.harness import TOKEN, Box, Home, opened_home
 
@@ -318,6 +324,33 @@ def test_a_start_that_lost_its_launcher_is_done_again_by_the_next_one(home: Home
     instance = home.run(asyncio.wait_for(scenario(), 60))
     assert Box(home, instance).sh("echo alive").output == "alive"
     assert [seen.id for seen in home.run(home.runtime.instances())] == ["again"]
+
+
+def test_the_program_that_starts_sandboxes_cannot_be_changed_by_one(network: int) -> None:
+    assert network >= 0
+    runner = find_runner("", Path()).sealed()
+    copy = Path(f"/proc/self/fd/{runner.copy}")
+    try:
+        assert copy.read_bytes() == Path(runner.program).read_bytes()
+        with pytest.raises(PermissionError), copy.open("r+b") as writable:
+            writable.write(b"x")
+        assert fcntl.fcntl(runner.copy, fcntl.F_GET_SEALS) & fcntl.F_SEAL_WRITE
+    finally:
+        os.close(runner.copy)
+
+
+def test_sandboxes_are_spread_over_an_ext4_disk(home: Home) -> None:
+    sandboxes = home.data_dir / "sandboxes"
+    ask = ["stat", "--file-system", "--format=%T", str(sandboxes)]
+    kind = subprocess.run(ask, capture_output=True, text=True, check=True).stdout.strip()
+    if kind != "ext2/ext3":
+        pytest.skip(f"the temporary directory is on {kind}, not on ext4")
+    opened, flags = os.open(sandboxes, os.O_RDONLY), array.array("l", [0])
+    try:
+        fcntl.ioctl(opened, rootfs.GET_FLAGS, flags)
+    finally:
+        os.close(opened)
+    assert flags[0] & rootfs.TOP_OF_TREES
 
 
 def test_without_execd_or_root_the_reason_is_given(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ _LOWER = syscalls.MOUNT_ATTR_IDMAP | syscalls.MOUNT_ATTR_RDONLY | syscalls.MOUNT
 
 
 _ETC_FILES = ("hostname", "hosts", "resolv.conf")
-_GET_FLAGS, _SET_FLAGS = 0x80086601, 0x40086602
+GET_FLAGS, SET_FLAGS = 0x80086601, 0x40086602
+"""The ioctls of `lsattr` and `chattr`."""
 TOP_OF_TREES = 0x00020000
 """What `chattr +T` sets."""
 
@@ -30,9 +31,9 @@ def spread(directory: Path) -> None:
     try:
         flags = array.array("l", [0])
         with contextlib.suppress(OSError):  # another file system knows no such flag
-            fcntl.ioctl(opened, _GET_FLAGS, flags)
+            fcntl.ioctl(opened, GET_FLAGS, flags)
             flags[0] |= TOP_OF_TREES
-            fcntl.ioctl(opened, _SET_FLAGS, flags)
+            fcntl.ioctl(opened, SET_FLAGS, flags)
     finally:
         os.close(opened)
 
