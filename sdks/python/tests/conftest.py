@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.e2e.server import Server, make_home, start_server
 
 from sdks.python.tests.cutting import Cutter, run_cutter
 from sdks.python.tests.daemon import TOKEN_HEADER, Execd, run_execd
@@ -50,3 +51,16 @@ def workdir(execd: Execd, tmp_path: Path) -> str:
     directory = execd.home / tmp_path.name
     directory.mkdir(exist_ok=True)
     return str(directory)
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """Run a real server for all tests that need one; they leave no sandbox."""
+    with make_home() as home:
+        started = start_server("fake", home)
+        try:
+            yield started
+            started.terminate()
+            assert started.wait_until_nothing_is_left() == 0
+        finally:
+            started.sweep()
