@@ -71,6 +71,7 @@ class SandboxException(Exception):
     """Anything that can go wrong here."""
 
     default_code = SandboxError.INTERNAL_UNKNOWN_ERROR
+    is_retryable = False
 
     def __init__(
         self,
