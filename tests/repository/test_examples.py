@@ -21,7 +21,7 @@ from tests.e2e.server import (
 )
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("README.md", "docs/sdk-python.md")
+PAGES = ("README.md", "docs/pools.md", "docs/sdk-python.md")
 PROGRAM = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```$)?", re.DOTALL | re.MULTILINE)
 EXAMPLES = [
     pytest.param(found[1], found[2], id=f"{Path(page).stem}-{number}")
