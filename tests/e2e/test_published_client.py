@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The published client, unmodified and in its own virtual environment, against our server."""
+"""One program, its source unchanged, with the published client and with ours.
+
+The published one is unmodified and in its own virtual environment.
+"""
 
 import ast
 import json
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,9 +33,9 @@ def scenario_names(file: Path) -> list[str]:
     return [name for name in functions if name.startswith("scenario_")]
 
 
-def run(file: Path, *arguments: str) -> Outcomes:
+def run(python: Path, file: Path, *arguments: str) -> Outcomes:
     finished = subprocess.run(
-        [str(published_python()), str(file), *arguments],
+        [str(python), str(file), *arguments],
         capture_output=True,
         text=True,
         timeout=RUN_SECONDS,
@@ -42,19 +46,25 @@ def run(file: Path, *arguments: str) -> Outcomes:
     return {line["name"]: line["failure"] for line in lines}
 
 
+@pytest.fixture(scope="module", params=["published", "ours"])
+def python(request: pytest.FixtureRequest) -> Path:
+    """An interpreter with one of the two clients."""
+    return published_python() if request.param == "published" else Path(sys.executable)
+
+
 @pytest.fixture(scope="module")
-def lifecycle(server: Server) -> Outcomes:
+def lifecycle(server: Server, python: Path) -> Outcomes:
     """What went wrong in each thing that is done with sandboxes."""
-    return run(LIFECYCLE, server.domain, API_KEY)
+    return run(python, LIFECYCLE, server.domain, API_KEY)
 
 
 @pytest.fixture(scope="module")
-def inside(server: Server) -> Iterator[Outcomes]:
+def inside(server: Server, python: Path) -> Iterator[Outcomes]:
     """What went wrong in each thing that is done in a sandbox."""
     # The fake runtime's sandboxes write on this machine; any other makes the path for itself.
     with tempfile.TemporaryDirectory(prefix="osb-e2e-") as work:
         Path(work).chmod(0o755)
-        yield run(INSIDE, server.domain, work, "host", API_KEY)
+        yield run(python, INSIDE, server.domain, work, "host", API_KEY)
         with SandboxManagerSync.create(server.sync_config) as manager:
             for info in manager.list_sandbox_infos(SandboxFilter(page_size=200)).sandbox_infos:
                 manager.kill_sandbox(info.id)
