@@ -27,6 +27,12 @@ MAX_ERROR_BODY = 64 << 10  # an error has a sentence to say; more is not kept in
 RETRYABLE_STATUSES = frozenset({429, 502, 503, 504})
 
 
+# What the server knows is in its message. What only the client knows is here.
+_NOBODY_THERE = "check that a server runs there; OPEN_SANDBOX_DOMAIN or ConnectionConfig says where"
+_WRONG_KEY = "check OPEN_SANDBOX_API_KEY or the api_key of ConnectionConfig"
+_NO_SANDBOX = "it may have ended: see SandboxManager.list_sandbox_infos, or create another"
+
+
 @contextmanager
 def translated() -> Iterator[None]:
     """Turn httpx's errors into ours, keeping the cause."""
@@ -35,6 +41,9 @@ def translated() -> Iterator[None]:
     except httpx.TimeoutException as cause:
         message = f"no answer in time: {_describe(cause)}"
         raise SandboxTimeoutException(message, cause, is_retryable=True) from cause
+    except httpx.ConnectError as cause:
+        message = f"connection failed: {_describe(cause)}; {_NOBODY_THERE}"
+        raise SandboxConnectionException(message, cause, is_retryable=True) from cause
     except httpx.TransportError as cause:
         message = f"connection failed: {_describe(cause)}"
         raise SandboxConnectionException(message, cause, is_retryable=True) from cause
@@ -56,22 +65,32 @@ def api_error(status_code: int, headers: Mapping[str, str], body: bytes) -> Sand
     code, message = _code_and_message(body)
     request_id = headers.get(REQUEST_ID)
     summary = message or f"the server answered {status_code}"
+    advice = _advice(status_code, code)
+    told = f"{summary.rstrip('.')}; {advice}" if advice else summary
     if status_code == 429:
         return SandboxRateLimitException(
-            summary,
+            told,
             error=SandboxError(code or SandboxError.RATE_LIMIT, summary),
             request_id=request_id,
             retry_after=parse_retry_after(headers.get("Retry-After")),
             response_body=body,
         )
     return SandboxApiException(
-        summary,
+        told,
         status_code=status_code,
         error=SandboxError(code or SandboxError.UNEXPECTED_RESPONSE, summary),
         request_id=request_id,
         response_body=body,
         is_retryable=status_code in RETRYABLE_STATUSES,
     )
+
+
+def _advice(status_code: int, code: str | None) -> str | None:
+    if status_code == 401:
+        return _WRONG_KEY
+    if status_code == 404 and (code or "").endswith("SANDBOX_NOT_FOUND"):
+        return _NO_SANDBOX
+    return None
 
 
 def _code_and_message(body: bytes) -> tuple[str | None, str | None]:

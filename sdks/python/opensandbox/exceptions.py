@@ -90,7 +90,7 @@ class SandboxException(Exception):
 
     def __str__(self) -> str:
         text = super().__str__() or self.error.message or ""
-        if self.error.message and self.error.message not in text:
+        if self.error.message and self.error.message.rstrip(".") not in text:
             text = f"{text}: {self.error.message}"
         request = f" (request {self.request_id})" if self.request_id else ""
         return f"[{self.error.code}] {text}{request}"

@@ -10,6 +10,8 @@ from tests.e2e.server import Server, make_home, start_server
 from sdks.python.tests.cutting import Cutter, run_cutter
 from sdks.python.tests.daemon import TOKEN_HEADER, Execd, run_execd
 from sdks.python.tests.standin import API_KEY, StandIn, run_standin
+from tests.e2e.server import API_KEY as SERVER_KEY
+from tests.e2e.server import RuntimeName, Server, make_home, obstacle, start_server
 
 
 @pytest.fixture
@@ -43,6 +45,26 @@ def cutter(execd: Execd, standin: StandIn) -> Iterator[Cutter]:
     with run_cutter(execd.address) as cutter:
         standin.execd = {**standin.execd, "endpoint": cutter.address}
         yield cutter
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """Run a real server: on the embedded runtime, or on the fake one where that does not work."""
+    runtime: RuntimeName = "fake" if obstacle("oci") else "oci"
+    with make_home() as home:
+        started = start_server(runtime, home)
+        try:
+            yield started
+        finally:
+            started.sweep()
+
+
+@pytest.fixture
+def served(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
+    """Name the real server in the environment, as users do."""
+    monkeypatch.setenv("OPEN_SANDBOX_DOMAIN", server.domain)
+    monkeypatch.setenv("OPEN_SANDBOX_API_KEY", SERVER_KEY)
+    return server
 
 
 @pytest.fixture
