@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.server import Server, make_home, start_server
 
 from sdks.python.tests.cutting import Cutter, run_cutter
 from sdks.python.tests.daemon import TOKEN_HEADER, Execd, run_execd
@@ -48,7 +47,7 @@ def cutter(execd: Execd, standin: StandIn) -> Iterator[Cutter]:
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[Server]:
+def real_server() -> Iterator[Server]:
     """Run a real server: on the embedded runtime, or on the fake one where that does not work."""
     runtime: RuntimeName = "fake" if obstacle("oci") else "oci"
     with make_home() as home:
@@ -60,11 +59,11 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture
-def served(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
+def served(real_server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
     """Name the real server in the environment, as users do."""
-    monkeypatch.setenv("OPEN_SANDBOX_DOMAIN", server.domain)
+    monkeypatch.setenv("OPEN_SANDBOX_DOMAIN", real_server.domain)
     monkeypatch.setenv("OPEN_SANDBOX_API_KEY", SERVER_KEY)
-    return server
+    return real_server
 
 
 @pytest.fixture

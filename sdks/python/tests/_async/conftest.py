@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator
 from uuid import uuid4
 
 import pytest
-from tests.e2e.server import API_KEY, Server
 
 from opensandbox import Sandbox, SandboxManager
 from opensandbox.config import ConnectionConfig
 from sdks.python.tests._async.pools import World
 from sdks.python.tests.standin import StandIn
+from tests.e2e.server import API_KEY, Server
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from uuid import uuid4
 
 import pytest
-from tests.e2e.server import API_KEY, Server
 
 from opensandbox import SandboxSync, SandboxManagerSync
 from opensandbox.config import ConnectionConfigSync
 from sdks.python.tests._sync.pools import World
 from sdks.python.tests.standin import StandIn
+from tests.e2e.server import API_KEY, Server
 
 
 @pytest.fixture
