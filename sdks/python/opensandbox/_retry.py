@@ -167,7 +167,7 @@ class Retrying:
             return True  # nothing was sent, so nothing can happen twice
         if failure.status_code is not None:
             return self._policy.retries_status(self._method, failure.status_code)
-        return self._method in IDEMPOTENT_METHODS
+        return self._is_repeatable
 
     def _backoff(self) -> timedelta:
         policy = self._policy
