@@ -69,6 +69,8 @@ TARGETS = {
     "execd_idle_rss": Target(12, "resident when idle / a bare Go HTTP server", is_absolute=True),
     "ingress_vs_reverseproxy": Target(1.4, "a request through ingress / Go's ReverseProxy"),
     "create_vs_docker_run": Target(0.125, "create to first output, cold / `docker run`"),
+    "sdk_exec_vs_docker_exec": Target(0.0667, "`true` through client and ingress / `docker exec`"),
+    "import_vs_httpx": Target(3, "`from opensandbox import Sandbox` / `import httpx`"),
     "server_share_ms": Target(8, "of a create without the runtime / all of it", is_absolute=True),
     "server_share_in_burst_ms": Target(8, "the same in a burst of 100", is_absolute=True),
     "creates_100_at_once": Target(1, "until the last is there / 100 x one alone"),
@@ -171,10 +173,18 @@ def measure_sandbox(options: argparse.Namespace) -> Measured:
     return Measured(**run_harness(command, options, takes_scratch=True))
 
 
+def measure_client(options: argparse.Namespace) -> Measured:
+    """Measure the Python client by itself."""
+    python = ENVIRONMENT if ENVIRONMENT.exists() else sys.executable
+    command = [str(python), "-m", "benchmarks.client.main"]
+    return Measured(run_harness(command, options, takes_scratch=False))
+
+
 HARNESSES: dict[str, Callable[[argparse.Namespace], Measured]] = {
     "execd": measure_execd,
     "ingress": measure_ingress,
     "sandbox": measure_sandbox,
+    "client": measure_client,
 }
 
 

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TREES = (ROOT / "sdks/python/opensandbox", ROOT / "sdks/python/tests")
 
 # Written by hand on both sides, because the sides differ in kind there.
-BY_HAND = frozenset({"__init__.py", "waiting.py"})
+BY_HAND = frozenset({"__init__.py", "redis_client.py", "waiting.py", "worker.py"})
 
 # What stands in the async half, word for word, and what the sync half has instead. Phrases come
 # before the words in them.
@@ -24,7 +24,9 @@ TABLE = {
     "pytestmark = pytest.mark.anyio\n\n": "",
     "AsyncGenerator[bytes, None]": "Generator[bytes, None, None]",
     "Awaitable[bool]": "bool",
+    "Awaitable[None]": "None",
     "Awaitable[Remote]": "Remote",
+    "Awaitable[SandboxManager]": "SandboxManagerSync",
     "Awaitable[SandboxEndpoint]": "SandboxEndpoint",
     "import Awaitable, Callable": "import Callable",
     "import AsyncIterator, Awaitable, Callable": "import Callable, Iterator",
@@ -49,13 +51,21 @@ TABLE = {
     "AsyncHTTPTransport": "HTTPTransport",
     "AsyncIterable": "Iterable",
     "AsyncIterator": "Iterator",
+    "AsyncPoolConfig": "PoolConfig",
+    "AsyncPooledSandboxCreator": "PooledSandboxCreator",
+    "AsyncPoolStateStore": "PoolStateStore",
+    "AsyncRedis": "Redis",
+    "AsyncRedisPoolStateStore": "RedisPoolStateStore",
     "ConnectionConfig": "ConnectionConfigSync",
     "enter_async_context": "enter_context",
     "ExecutionHandlers": "ExecutionHandlersSync",
     "handle_async_request": "handle_request",
+    "InMemoryAsyncPoolStateStore": "InMemoryPoolStateStore",
     "RetryAsyncTransport": "RetrySyncTransport",
     "Sandbox": "SandboxSync",
     "SandboxManager": "SandboxManagerSync",
+    "SandboxPoolAsync": "SandboxPoolSync",
+    "SandboxPoolManagerAsync": "SandboxPoolManagerSync",
 }
 HEADER = "# Made from {source} by scripts/unasync.py; change it there.\n"
 

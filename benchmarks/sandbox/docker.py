@@ -52,6 +52,18 @@ class Engine:
             raise RuntimeError(f"docker run ended with {running.returncode}")
         return took * 1000
 
+    @contextlib.contextmanager
+    def running_container(self) -> Iterator[str]:
+        """Run a container that does nothing, and return its id; it is removed after the block."""
+        words = self.docker("run", "--detach", "--rm", IMAGE, "sleep", "3600")
+        started = subprocess.run(words, capture_output=True, text=True, check=True)
+        container = started.stdout.strip()
+        try:
+            yield container
+        finally:
+            end = self.docker("rm", "--force", container)
+            subprocess.run(end, capture_output=True, check=True)
+
 
 @contextlib.contextmanager
 def running_engine(scratch: Path, archive: Path, search_path: str) -> Iterator[Engine]:

@@ -32,7 +32,7 @@ SANDBOX_RESULTS = (
     "creates_100_at_once",
     "event_loop_stall",
 )
-DOCKER_RESULT = "create_vs_docker_run"
+DOCKER_RESULTS = ("create_vs_docker_run", "sdk_exec_vs_docker_exec")
 BURSTS, AT_ONCE = 5, 100
 
 
@@ -45,7 +45,7 @@ def main() -> int:
     parser.add_argument("--scratch", type=Path, help="directory whose file system is measured")
     arguments = parser.parse_args()
     if reason := obstacle():
-        skipped = dict.fromkeys((DOCKER_RESULT, *SANDBOX_RESULTS), reason)
+        skipped = dict.fromkeys((*DOCKER_RESULTS, *SANDBOX_RESULTS), reason)
         print(json.dumps({"results": [], "skipped": skipped}))
         return 0
     if INSIDE not in os.environ:
@@ -104,6 +104,7 @@ def obstacle() -> str:
 def measure(arguments: argparse.Namespace, prepared: Prepared, scratch: Path) -> dict[str, object]:
     """Run everything that can run; quick takes few samples."""
     # Imported here: without the server installed obstacle must still be able to say so.
+    from benchmarks.sandbox.execs import measure_execs
     from benchmarks.sandbox.measure import measure_bursts, measure_creates
     from benchmarks.sandbox.server import import_image, running_server
 
@@ -122,8 +123,11 @@ def measure(arguments: argparse.Namespace, prepared: Prepared, scratch: Path) ->
         server = stack.enter_context(running_server(scratch / "data", arguments.programs))
         count, bursts = (3, 1) if arguments.quick else (arguments.count, BURSTS)
         results = measure_creates(server, image, engine, count).results()
+        if engine is not None:
+            results.append(measure_execs(server, image, engine, count))
         results += measure_bursts(server, image, bursts, AT_ONCE)
-    return {"results": results, "skipped": {DOCKER_RESULT: reason} if reason else {}}
+    skipped = dict.fromkeys(DOCKER_RESULTS, reason) if reason else {}
+    return {"results": results, "skipped": skipped}
 
 
 if __name__ == "__main__":

@@ -3,10 +3,10 @@
 # The types are those of whichever package of this name the interpreter has.
 """Describes the public surface of the `opensandbox` package of the running interpreter.
 
-    python surface.py MODULE...
+    python surface.py MODULE[:CLASS]...
 
-Prints JSON: module, public name, and what it is. Functions have their parameters, classes their
-public members, models their fields, enumerations their values.
+Prints JSON: what was asked for, its public names, and what each is. Functions have their
+parameters, classes their public members, models their fields, enumerations their values.
 """
 
 import dataclasses
@@ -22,9 +22,15 @@ SIMPLE = (bool, int, float, str, type(None))
 SPECIAL = ("__init__", "__enter__", "__exit__", "__aenter__", "__aexit__")
 
 
-def main(modules: list[str]) -> None:
-    """Print what the modules have."""
-    print(json.dumps({name: module_surface(importlib.import_module(name)) for name in modules}))
+def main(wanted: list[str]) -> None:
+    """Print what modules and classes have."""
+    print(json.dumps({name: surface(*name.split(":")) for name in wanted}))
+
+
+def surface(module: str, name: str = "") -> dict:
+    """Return what a module has, or one class of it."""
+    found = importlib.import_module(module)
+    return {name: described(getattr(found, name))} if name else module_surface(found)
 
 
 def module_surface(module: types.ModuleType) -> dict:
@@ -54,8 +60,8 @@ def class_surface(cls: type) -> dict:
     """Return the members of a class and its fields or values."""
     found = {"kind": "class", "bases": [base.__name__ for base in cls.__mro__ if is_ours(base)][1:]}
     if issubclass(cls, enum.Enum):
-        return found | {"values": {member.name: member.value for member in cls}}
-    if hasattr(cls, "model_fields"):
+        found["values"] = {member.name: member.value for member in cls}
+    elif hasattr(cls, "model_fields"):
         found["fields"] = model_fields(cls)
     elif dataclasses.is_dataclass(cls):
         found["fields"] = dataclass_fields(cls)
@@ -66,14 +72,26 @@ def members(cls: type) -> dict:
     """Return the methods and properties of a class; its `__init__` unless that has the fields."""
     has_fields = hasattr(cls, "model_fields") or dataclasses.is_dataclass(cls)
     found = {}
-    for name in dir(cls):
+    for name in sorted({name for base in cls.__mro__ for name in vars(base)}):
         if name.startswith("_") and (name not in SPECIAL or (has_fields and name == "__init__")):
+            continue
+        if name in internals(cls):
             continue
         raw = inspect.getattr_static(cls, name)
         home = next(base for base in cls.__mro__ if name in vars(base))
         if is_ours(home):
             found[name] = member(raw)
     return found
+
+
+def internals(cls: type) -> set:
+    """Return what a model has for pydantic, not for its users."""
+    decorators = getattr(cls, "__pydantic_decorators__", None)
+    if decorators is None:
+        return set()
+    kinds = ("field_validators", "model_validators", "validators", "root_validators")
+    validators = {name for kind in kinds for name in getattr(decorators, kind)}
+    return validators | {"model_config", "model_post_init"}
 
 
 def member(raw: object) -> dict:
@@ -104,7 +122,7 @@ def model_fields(cls: type) -> dict:
     return {
         name: {
             "required": info.is_required(),
-            "default": None if info.is_required() else default(info.get_default()),
+            "default": "some" if info.is_required() else default(info.get_default()),
         }
         for name, info in cls.model_fields.items()
     }
@@ -116,7 +134,7 @@ def dataclass_fields(cls: type) -> dict:
     return {
         field.name: {
             "required": field.default is missing and field.default_factory is missing,
-            "default": None if field.default is missing else default(field.default),
+            "default": "some" if field.default is missing else default(field.default),
         }
         for field in dataclasses.fields(cls)
     }

@@ -29,8 +29,24 @@ class RetryCause(StrEnum):
     """What kind of failure leads to a retry."""
 
     PRE_SEND = "pre_send"
-    TRANSPORT = "transport"
-    STATUS = "status"
+    OPAQUE_TRANSPORT = "opaque_transport"
+    READ_TIMEOUT = "read_timeout"
+    WRITE_TIMEOUT = "write_timeout"
+    UNEXPECTED_EOF = "unexpected_eof"
+    STATUS_408 = "status_408"
+    STATUS_425 = "status_425"
+    STATUS_429 = "status_429"
+    STATUS_500 = "status_500"
+    STATUS_502 = "status_502"
+    STATUS_503 = "status_503"
+    STATUS_504 = "status_504"
+    STATUS_OTHER = "status_other"
+
+    @classmethod
+    def for_status(cls, status_code: int) -> "RetryCause":
+        """Return the cause that an answer of this status is."""
+        name = f"status_{status_code}"
+        return cls(name) if name in cls._value2member_map_ else cls.STATUS_OTHER
 
 
 @dataclass(frozen=True)
@@ -39,6 +55,8 @@ class RetryEvent:
 
     attempt: int
     """The attempt to come; the first retry is attempt 2."""
+    retries_used: int
+    """How many retries there were before this one."""
     method: str
     url: str
     cause: RetryCause
@@ -59,6 +77,8 @@ class RetryPolicy:
     jitter: JitterMode = JitterMode.DECORRELATED
     retryable_status_codes_idempotent: frozenset[int] = frozenset({429, 502, 503})
     retryable_status_codes_non_idempotent: frozenset[int] = frozenset()
+    per_attempt_timeout: timedelta | None = None
+    """Bounds each step of an attempt: connecting, sending, waiting for the answer."""
     overall_deadline: timedelta | None = None
     """No retry starts later than this after the first attempt."""
     on_retry: Callable[[RetryEvent], None] | None = None
@@ -68,6 +88,8 @@ class RetryPolicy:
             raise ValueError(f"max_retries must not be negative: {self.max_retries}")
         if min(self.initial_backoff, self.max_backoff) < timedelta(0):
             raise ValueError("backoffs must not be negative")
+        if self.per_attempt_timeout is not None and self.per_attempt_timeout <= timedelta(0):
+            raise ValueError("per_attempt_timeout must be positive")
         if self.backoff_multiplier < 1:
             raise ValueError(f"backoff_multiplier must be at least 1: {self.backoff_multiplier}")
 
@@ -130,6 +152,7 @@ class Retrying:
         """Describe the retry that next_wait just granted."""
         return RetryEvent(
             attempt=self._retries + 1,
+            retries_used=self._retries - 1,
             method=self._method,
             url=url,
             cause=failure.cause,
@@ -140,15 +163,11 @@ class Retrying:
         )
 
     def _is_worth_it(self, failure: Failure) -> bool:
-        match failure.cause:
-            case RetryCause.PRE_SEND:
-                return True  # nothing was sent, so nothing can happen twice
-            case RetryCause.TRANSPORT:
-                return self._is_repeatable
-            case RetryCause.STATUS:
-                return failure.status_code is not None and self._policy.retries_status(
-                    self._method, failure.status_code
-                )
+        if failure.cause is RetryCause.PRE_SEND:
+            return True  # nothing was sent, so nothing can happen twice
+        if failure.status_code is not None:
+            return self._policy.retries_status(self._method, failure.status_code)
+        return self._is_repeatable
 
     def _backoff(self) -> timedelta:
         policy = self._policy

@@ -9,13 +9,25 @@ SandboxException
 │  └─ SandboxConnectionException
 ├─ SandboxUnhealthyException
 ├─ SandboxReadyTimeoutException   the sandbox was made but did not answer in time
-└─ InvalidArgumentException       refused before anything was sent
+├─ InvalidArgumentException       refused before anything was sent
+├─ PoolEmptyException             nothing idle, and nothing may be made
+├─ PoolAcquireFailedException     idle sandboxes were there, but none that answers
+├─ PoolNotRunningException
+├─ PoolStateStoreUnavailableException
+├─ PoolDestroyedException         somebody destroyed the pool, for everybody
+└─ PoolDestroyIncompleteException
 """
 
 from datetime import timedelta
 
 __all__ = [
     "InvalidArgumentException",
+    "PoolAcquireFailedException",
+    "PoolDestroyIncompleteException",
+    "PoolDestroyedException",
+    "PoolEmptyException",
+    "PoolNotRunningException",
+    "PoolStateStoreUnavailableException",
     "SandboxApiException",
     "SandboxConnectionException",
     "SandboxError",
@@ -39,6 +51,12 @@ class SandboxError:
     TIMEOUT = "TIMEOUT"
     CONNECTION = "CONNECTION"
     RATE_LIMIT = "RATE_LIMIT"
+    POOL_EMPTY = "POOL_EMPTY"
+    POOL_ACQUIRE_FAILED = "POOL_ACQUIRE_FAILED"
+    POOL_STATE_STORE_UNAVAILABLE = "POOL_STATE_STORE_UNAVAILABLE"
+    POOL_NOT_RUNNING = "POOL_NOT_RUNNING"
+    POOL_DESTROYED = "POOL_DESTROYED"
+    POOL_DESTROY_INCOMPLETE = "POOL_DESTROY_INCOMPLETE"
 
     def __init__(self, code: str, message: str | None = None) -> None:
         """Name the error."""
@@ -53,6 +71,7 @@ class SandboxException(Exception):
     """Anything that can go wrong here."""
 
     default_code = SandboxError.INTERNAL_UNKNOWN_ERROR
+    is_retryable = False
 
     def __init__(
         self,
@@ -153,3 +172,39 @@ class InvalidArgumentException(SandboxException):
     """An argument that cannot work; nothing was sent."""
 
     default_code = SandboxError.INVALID_ARGUMENT
+
+
+class PoolEmptyException(SandboxException):
+    """Nothing is idle and the policy makes nothing; try later, or with DIRECT_CREATE."""
+
+    default_code = SandboxError.POOL_EMPTY
+
+
+class PoolAcquireFailedException(SandboxException):
+    """Idle sandboxes were there, but none that answers; the cause is what the last one said."""
+
+    default_code = SandboxError.POOL_ACQUIRE_FAILED
+
+
+class PoolStateStoreUnavailableException(SandboxException):
+    """The store of the pool cannot be reached."""
+
+    default_code = SandboxError.POOL_STATE_STORE_UNAVAILABLE
+
+
+class PoolNotRunningException(SandboxException):
+    """The pool was not started, or is shut down."""
+
+    default_code = SandboxError.POOL_NOT_RUNNING
+
+
+class PoolDestroyedException(SandboxException):
+    """The pool is destroyed in its store, for everybody; use another name."""
+
+    default_code = SandboxError.POOL_DESTROYED
+
+
+class PoolDestroyIncompleteException(SandboxException):
+    """Something of the pool is left; destroy it again."""
+
+    default_code = SandboxError.POOL_DESTROY_INCOMPLETE

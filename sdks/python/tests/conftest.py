@@ -47,7 +47,7 @@ def cutter(execd: Execd, standin: StandIn) -> Iterator[Cutter]:
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[Server]:
+def real_server() -> Iterator[Server]:
     """Run a real server: on the embedded runtime, or on the fake one where that does not work."""
     runtime: RuntimeName = "fake" if obstacle("oci") else "oci"
     with make_home() as home:
@@ -59,11 +59,11 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture
-def served(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
+def served(real_server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
     """Name the real server in the environment, as users do."""
-    monkeypatch.setenv("OPEN_SANDBOX_DOMAIN", server.domain)
+    monkeypatch.setenv("OPEN_SANDBOX_DOMAIN", real_server.domain)
     monkeypatch.setenv("OPEN_SANDBOX_API_KEY", SERVER_KEY)
-    return server
+    return real_server
 
 
 @pytest.fixture
@@ -72,3 +72,16 @@ def workdir(execd: Execd, tmp_path: Path) -> str:
     directory = execd.home / tmp_path.name
     directory.mkdir(exist_ok=True)
     return str(directory)
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """Run a real server for all tests that need one; they leave no sandbox."""
+    with make_home() as home:
+        started = start_server("fake", home)
+        try:
+            yield started
+            started.terminate()
+            assert started.wait_until_nothing_is_left() == 0
+        finally:
+            started.sweep()

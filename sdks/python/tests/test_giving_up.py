@@ -5,6 +5,7 @@ import asyncio
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 
@@ -70,7 +71,7 @@ async def test_a_cancelled_create_leaves_no_sandbox(served: Server) -> None:
             for _ in range(turns):
                 await asyncio.sleep(0.001)  # a little further each time
             creating.cancel()
-            with pytest.raises(asyncio.CancelledError):
+            with suppress(asyncio.CancelledError):  # unless it was faster
                 await (await creating).destroy()
             page = await manager.list_sandbox_infos(SandboxFilter(metadata=metadata))
             assert page.sandbox_infos == []

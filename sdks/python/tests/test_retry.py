@@ -18,7 +18,13 @@ from opensandbox._retry import (
 
 SECOND = timedelta(seconds=1)
 ZERO = timedelta(0)
-BUSY = Failure(RetryCause.STATUS, status_code=503)
+
+
+def refusal(status: int) -> Failure:
+    return Failure(RetryCause.for_status(status), status_code=status)
+
+
+BUSY = refusal(503)
 
 
 def waits(policy: RetryPolicy, method: str, failure: Failure) -> list[timedelta]:
@@ -33,19 +39,27 @@ def waits(policy: RetryPolicy, method: str, failure: Failure) -> list[timedelta]
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "OPTIONS"])
 @pytest.mark.parametrize("status", [429, 502, 503])
 def test_what_repeats_safely_is_tried_three_times_more(method: str, status: int) -> None:
-    assert len(waits(RetryPolicy(), method, Failure(RetryCause.STATUS, status_code=status))) == 3
+    assert (
+        len(
+            waits(RetryPolicy(), method, Failure(RetryCause.for_status(status), status_code=status))
+        )
+        == 3
+    )
 
 
 @pytest.mark.parametrize("method", ["POST", "PATCH"])
 def test_what_does_not_repeat_safely_is_tried_again_only_when_nothing_was_sent(method: str) -> None:
     assert waits(RetryPolicy(), method, BUSY) == []
-    assert waits(RetryPolicy(), method, Failure(RetryCause.TRANSPORT)) == []
+    assert waits(RetryPolicy(), method, Failure(RetryCause.OPAQUE_TRANSPORT)) == []
     assert len(waits(RetryPolicy(), method, Failure(RetryCause.PRE_SEND))) == 3
 
 
 @pytest.mark.parametrize("status", [400, 404, 409, 500, 504])
 def test_other_answers_are_final(status: int) -> None:
-    assert waits(RetryPolicy(), "GET", Failure(RetryCause.STATUS, status_code=status)) == []
+    assert (
+        waits(RetryPolicy(), "GET", Failure(RetryCause.for_status(status), status_code=status))
+        == []
+    )
 
 
 def test_a_caller_may_ask_for_posts_to_be_repeated() -> None:
@@ -72,8 +86,8 @@ def test_jitter_stays_within_bounds(jitter: JitterMode) -> None:
 
 
 def test_the_server_says_how_long_but_not_forever() -> None:
-    soon = Failure(RetryCause.STATUS, status_code=429, retry_after=7 * SECOND)
-    late = Failure(RetryCause.STATUS, status_code=429, retry_after=timedelta(days=1))
+    soon = Failure(RetryCause.for_status(429), status_code=429, retry_after=7 * SECOND)
+    late = Failure(RetryCause.for_status(429), status_code=429, retry_after=timedelta(days=1))
     assert waits(RetryPolicy(), "GET", soon) == [7 * SECOND] * 3
     assert waits(RetryPolicy(), "GET", late) == [MAX_RETRY_AFTER] * 3
 

@@ -81,7 +81,7 @@ class Following:
         retrying = Retrying(policy, ask.method, random.Random())
         taken, wait = self._taken, timedelta(0)
         while True:
-            failure = Failure(RetryCause.TRANSPORT, exception=lost)
+            failure = Failure(RetryCause.UNEXPECTED_EOF, exception=lost)
             backoff = retrying.next_wait(failure, timedelta(0))
             if backoff is None:
                 raise self._given_up(lost)

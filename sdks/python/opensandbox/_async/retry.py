@@ -22,7 +22,14 @@ from .waiting import sleep
 NO_RETRY = "opensandbox_no_retry"
 """The request extension that says: one attempt."""
 
-_BEFORE_SENDING = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+_CAUSES = {
+    httpx.ConnectError: RetryCause.PRE_SEND,
+    httpx.ConnectTimeout: RetryCause.PRE_SEND,
+    httpx.PoolTimeout: RetryCause.PRE_SEND,
+    httpx.ReadTimeout: RetryCause.READ_TIMEOUT,
+    httpx.WriteTimeout: RetryCause.WRITE_TIMEOUT,
+    httpx.RemoteProtocolError: RetryCause.UNEXPECTED_EOF,
+}
 
 
 class RetryAsyncTransport(httpx.AsyncBaseTransport):
@@ -63,6 +70,14 @@ class RetryAsyncTransport(httpx.AsyncBaseTransport):
                 self.policy.on_retry(retrying.event(failure, str(request.url), wait))
             await sleep(wait.total_seconds())
 
+    def _bound_attempts(self, request: httpx.Request) -> None:
+        if self.policy.per_attempt_timeout is None:
+            return
+        most = self.policy.per_attempt_timeout.total_seconds()
+        given = request.extensions.get("timeout") or dict.fromkeys(httpx.Timeout(None).as_dict())
+        bounded = {step: most if s is None else min(s, most) for step, s in given.items()}
+        request.extensions["timeout"] = bounded
+
     async def aclose(self) -> None:
         """Close the wrapped transport."""
         await self.inner.aclose()
@@ -70,7 +85,7 @@ class RetryAsyncTransport(httpx.AsyncBaseTransport):
 
 def _failed_answer(response: httpx.Response) -> Failure:
     return Failure(
-        RetryCause.STATUS,
+        RetryCause.for_status(response.status_code),
         status_code=response.status_code,
         retry_after=parse_retry_after(response.headers.get("Retry-After")),
         request_id=response.headers.get(REQUEST_ID),
@@ -78,9 +93,8 @@ def _failed_answer(response: httpx.Response) -> Failure:
 
 
 def _failed_transport(error: httpx.TransportError) -> Failure:
-    is_early = isinstance(error, _BEFORE_SENDING)
-    cause = RetryCause.PRE_SEND if is_early else RetryCause.TRANSPORT
-    return Failure(cause, exception=error)
+    causes = (cause for kind, cause in _CAUSES.items() if isinstance(error, kind))
+    return Failure(next(causes, RetryCause.OPAQUE_TRANSPORT), exception=error)
 
 
 def _can_resend(request: httpx.Request, failure: Failure) -> bool:

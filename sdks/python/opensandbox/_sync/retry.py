@@ -23,7 +23,14 @@ from .waiting import sleep
 NO_RETRY = "opensandbox_no_retry"
 """The request extension that says: one attempt."""
 
-_BEFORE_SENDING = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+_CAUSES = {
+    httpx.ConnectError: RetryCause.PRE_SEND,
+    httpx.ConnectTimeout: RetryCause.PRE_SEND,
+    httpx.PoolTimeout: RetryCause.PRE_SEND,
+    httpx.ReadTimeout: RetryCause.READ_TIMEOUT,
+    httpx.WriteTimeout: RetryCause.WRITE_TIMEOUT,
+    httpx.RemoteProtocolError: RetryCause.UNEXPECTED_EOF,
+}
 
 
 class RetrySyncTransport(httpx.BaseTransport):
@@ -64,6 +71,14 @@ class RetrySyncTransport(httpx.BaseTransport):
                 self.policy.on_retry(retrying.event(failure, str(request.url), wait))
             sleep(wait.total_seconds())
 
+    def _bound_attempts(self, request: httpx.Request) -> None:
+        if self.policy.per_attempt_timeout is None:
+            return
+        most = self.policy.per_attempt_timeout.total_seconds()
+        given = request.extensions.get("timeout") or dict.fromkeys(httpx.Timeout(None).as_dict())
+        bounded = {step: most if s is None else min(s, most) for step, s in given.items()}
+        request.extensions["timeout"] = bounded
+
     def close(self) -> None:
         """Close the wrapped transport."""
         self.inner.close()
@@ -71,7 +86,7 @@ class RetrySyncTransport(httpx.BaseTransport):
 
 def _failed_answer(response: httpx.Response) -> Failure:
     return Failure(
-        RetryCause.STATUS,
+        RetryCause.for_status(response.status_code),
         status_code=response.status_code,
         retry_after=parse_retry_after(response.headers.get("Retry-After")),
         request_id=response.headers.get(REQUEST_ID),
@@ -79,9 +94,8 @@ def _failed_answer(response: httpx.Response) -> Failure:
 
 
 def _failed_transport(error: httpx.TransportError) -> Failure:
-    is_early = isinstance(error, _BEFORE_SENDING)
-    cause = RetryCause.PRE_SEND if is_early else RetryCause.TRANSPORT
-    return Failure(cause, exception=error)
+    causes = (cause for kind, cause in _CAUSES.items() if isinstance(error, kind))
+    return Failure(next(causes, RetryCause.OPAQUE_TRANSPORT), exception=error)
 
 
 def _can_resend(request: httpx.Request, failure: Failure) -> bool:

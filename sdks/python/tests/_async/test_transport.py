@@ -39,13 +39,31 @@ async def test_reading_is_tried_again_until_it_works(standin: StandIn) -> None:
     await list_with(ConnectionConfig(retry_policy=policy))
     assert len(standin.requests) == 4
     assert [event.cause for event in events] == [
-        RetryCause.STATUS,
-        RetryCause.TRANSPORT,
-        RetryCause.STATUS,
+        RetryCause.STATUS_503,
+        RetryCause.UNEXPECTED_EOF,
+        RetryCause.STATUS_502,
     ]
     assert [event.status_code for event in events] == [503, None, 502]
     assert [event.attempt for event in events] == [2, 3, 4]
+    assert [event.retries_used for event in events] == [0, 1, 2]
     assert events[0].request_id == "r-1"
+
+
+async def test_an_attempt_can_be_bounded(standin: StandIn) -> None:
+    events: list[RetryEvent] = []
+    policy = RetryPolicy(
+        max_retries=1,
+        initial_backoff=timedelta(0),
+        per_attempt_timeout=timedelta(milliseconds=50),
+        on_retry=events.append,
+    )
+    standin.silent.set()
+    try:
+        with pytest.raises(SandboxTimeoutException):
+            await list_with(ConnectionConfig(retry_policy=policy))
+    finally:
+        standin.silent.clear()
+    assert [event.cause for event in events] == [RetryCause.READ_TIMEOUT]
 
 
 async def test_patience_has_an_end(standin: StandIn) -> None:

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 # Made from _async/conftest.py by scripts/unasync.py; change it there.
-"""A sandbox to test with."""
+"""A sandbox, or a pool's surroundings, to test with."""
 
 from collections.abc import Iterator
+from uuid import uuid4
 
 import pytest
 
-from opensandbox import SandboxSync
+from opensandbox import SandboxSync, SandboxManagerSync
+from opensandbox.config import ConnectionConfigSync
+from sdks.python.tests._sync.pools import World
 from sdks.python.tests.standin import StandIn
+from tests.e2e.server import API_KEY, Server
 
 
 @pytest.fixture
@@ -17,3 +21,12 @@ def sandbox(standin: StandIn) -> Iterator[SandboxSync]:
     sandbox = SandboxSync.create("image")
     yield sandbox
     sandbox.close()
+
+
+@pytest.fixture
+def world(server: Server) -> Iterator[World]:
+    """A pool's surroundings; nothing of it is left after the test."""
+    config = ConnectionConfigSync(domain=server.domain, api_key=API_KEY)
+    world = World(f"pool-{uuid4()}", config, SandboxManagerSync.create(config))
+    yield world
+    world.close()

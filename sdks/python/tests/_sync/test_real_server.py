@@ -127,7 +127,8 @@ def test_an_unknown_and_an_ended_sandbox_are_told_apart_from_nothing(
     with pytest.raises(SandboxApiException) as unknown:
         SandboxSync.connect(UNKNOWN)
     _check(unknown.value, 404, "SANDBOX_NOT_FOUND", "list_sandbox_infos")
-    sandbox = SandboxSync.create("host", connection_config=served.config)
+    assert served.domain
+    sandbox = SandboxSync.create("host")
     sandbox.kill()
     with pytest.raises(SandboxException) as ended:
         sandbox.commands.run("true")

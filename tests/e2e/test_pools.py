@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Client-side pools on every runtime."""
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from opensandbox import (
+    AcquirePolicy,
+    InMemoryPoolStateStore,
+    PoolCreationSpec,
+    SandboxManagerSync,
+    SandboxPool,
+    SandboxPoolManager,
+    SandboxSync,
+)
+from opensandbox.exceptions import PoolDestroyedException
+from opensandbox.models import SandboxFilter
+from tests.e2e.server import Server
+
+WAIT_SECONDS = 60.0  # bounds what takes a moment on a fast machine
+
+
+def until(probe: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not probe():
+        assert time.monotonic() < deadline, "it never became true"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def store() -> InMemoryPoolStateStore:
+    """What the pool and its manager share."""
+    return InMemoryPoolStateStore()
+
+
+def test_a_pool_gives_prepared_sandboxes_and_leaves_nothing(
+    server: Server, store: InMemoryPoolStateStore
+) -> None:
+    def prepare(sandbox: SandboxSync) -> None:
+        sandbox.patch_metadata({"prepared": "yes"})
+        assert sandbox.commands.run("true").exit_code == 0
+
+    pool = SandboxPool(
+        pool_name="agents",
+        max_idle=2,
+        state_store=store,
+        connection_config=server.sync_config,
+        creation_spec=PoolCreationSpec(image="host", resource={"cpu": "1", "memory": "256Mi"}),
+        warmup_sandbox_preparer=prepare,
+    )
+    pool.start()
+    until(lambda: pool.snapshot().idle_count == 2)
+    with SandboxManagerSync.create(server.sync_config) as manager:
+        manager.kill_sandbox(pool.snapshot_idle_entries()[0].sandbox_id)
+    sandbox = pool.acquire(timedelta(minutes=5), AcquirePolicy.RETRY_NEXT_IDLE)
+    assert (sandbox.get_info().metadata or {})["prepared"] == "yes"
+    assert sandbox.commands.run("echo ready").text == "ready"
+    sandbox.destroy()
+    until(lambda: pool.snapshot().idle_count == 2)
+    pool.shutdown()
+
+    pools = SandboxPoolManager(state_store=store, connection_config=server.sync_config)
+    assert pools.destroy("agents").killed_idle_count == 2
+    with pytest.raises(PoolDestroyedException):
+        pool.start()
+    with SandboxManagerSync.create(server.sync_config) as manager:
+        assert manager.list_sandbox_infos(SandboxFilter()).sandbox_infos == []
