@@ -37,7 +37,7 @@ finally:
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An empty environment outside the clone, with nothing but our wheels and what they need."""
     home = tmp_path_factory.mktemp("wheels")
-    for package in ("sdks/python", "server"):
+    for package in ("cli", "sdks/python", "server"):
         build = [UV, "build", "--quiet", "--wheel", "--out-dir", str(home / "dist")]
         # From PATH, which has setup's Go when the machine has none.
         path = f"{CACHE / 'tools' / 'bin'}:{os.environ['PATH']}"
