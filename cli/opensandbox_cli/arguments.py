@@ -18,7 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 Pairs = tuple[tuple[str, str], ...]
 
 
-class Duration(click.ParamType):
+class Duration(click.ParamType[timedelta | str]):
     """``10m``, ``1h30m``, ``90s``, or seconds; ``none`` where that is allowed."""
 
     name = "duration"
@@ -41,7 +41,7 @@ class Duration(click.ParamType):
             self.fail(str(error), param, ctx)
 
 
-class Pair(click.ParamType):
+class Pair(click.ParamType[tuple[str, str]]):
     """``KEY=VALUE``."""
 
     name = "key=value"
@@ -58,7 +58,7 @@ class Pair(click.ParamType):
         return key, rest
 
 
-class Mode(click.ParamType):
+class Mode(click.ParamType[int]):
     """Permissions in octal digits: ``644`` or ``0644``."""
 
     name = "mode"
@@ -73,7 +73,7 @@ class Mode(click.ParamType):
         return int(digits)
 
 
-class SandboxId(click.ParamType):
+class SandboxId(click.ParamType[str]):
     """The id of a sandbox; the shell completes it by asking the server."""
 
     name = "id"

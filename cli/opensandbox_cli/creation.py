@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The flags that say what a new sandbox shall be, and what the client is asked for because of them."""
+"""The flags that say what a new sandbox shall be, and the sandbox that comes of them."""
 
 from __future__ import annotations
 
@@ -194,7 +194,8 @@ def _checked_fields(path: Path, content: Flags) -> Flags:
             raise CommandFault(f"{path}: no field {alias!r}; there are: {known}", ExitCode.USAGE)
         name, field = by_alias[alias]
         try:
-            fields[name] = TypeAdapter(field.annotation).validate_python(value)
+            shape: TypeAdapter[Any] = TypeAdapter(field.annotation or Any)
+            fields[name] = shape.validate_python(value)
         except ValidationError as error:
             raise _refused(f"{path}: {alias}", error) from error
     return fields

@@ -111,7 +111,7 @@ class Root(LazyGroup):
 @click.option("--no-color", is_flag=True, help="Print without colours (also $NO_COLOR).")
 @click.version_option(__version__, message="osb %(version)s")
 @click.pass_context
-def osb(ctx: click.Context, verbose: bool, no_color: bool, **_: Any) -> None:
+def osb(ctx: click.Context, /, verbose: bool, no_color: bool, **_: Any) -> None:
     """OpenSandbox from a shell: make sandboxes, run commands in them, move files."""
     settings = settings_of(ctx, os.environ)
     ctx.obj = Invocation(settings, is_verbose=verbose)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prints what a command found: a table for people; JSON or YAML, with the client's names, for programs."""
+"""Prints what a command found: a table for people, JSON or YAML for programs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Record = Mapping[str, Any]
 Columns = Mapping[str, str]
-"""Title to path: ``status.state``; ``age:created_at`` and ``left:expires_at`` show times as spans."""
+"""Title to path: ``status.state``; behind ``age:`` and ``left:`` a time is shown as a span."""
 
 
 def record(model: BaseModel) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Text of a sandbox without what would command the terminal it is shown on.
 
-A program in a sandbox may write sequences that move the cursor, set the title, fill the clipboard or
-hide what it did. They are dropped wherever a sandbox's text is shown and no terminal session was
+A program in a sandbox may write sequences that move the cursor, set the title, fill the clipboard
+or hide what it did. They are dropped wherever a sandbox's text is shown and no terminal session was
 asked for. Lines, tabs and every printable character stay.
 """
 

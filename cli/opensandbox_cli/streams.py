@@ -42,8 +42,8 @@ class OutputStream:
 
     async def _wait(self) -> None:
         loop = asyncio.get_running_loop()
-        ready = loop.create_future()
-        loop.add_writer(self._descriptor, lambda: ready.done() or ready.set_result(None))
+        ready: asyncio.Future[None] = loop.create_future()
+        loop.add_writer(self._descriptor, _finish, ready)
         try:
             await ready
         finally:
@@ -60,9 +60,9 @@ class InputStream:
     async def read(self, size: int = 64 << 10) -> bytes:
         """Return what there is; nothing at the end."""
         loop = asyncio.get_running_loop()
-        ready = loop.create_future()
+        ready: asyncio.Future[None] = loop.create_future()
         try:
-            loop.add_reader(self._descriptor, lambda: ready.done() or ready.set_result(None))
+            loop.add_reader(self._descriptor, _finish, ready)
         except PermissionError:
             return os.read(self._descriptor, size)  # a file: it is always ready
         try:
@@ -70,6 +70,11 @@ class InputStream:
         finally:
             loop.remove_reader(self._descriptor)
         return os.read(self._descriptor, size)
+
+
+def _finish(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)
 
 
 def has_piped_input() -> bool:

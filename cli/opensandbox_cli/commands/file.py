@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from pathlib import Path
 
@@ -70,7 +71,7 @@ async def write(
     group: str | None,
 ) -> None:
     """Write a file, and the directories above it."""
-    data = sys.stdin.buffer if content is None else content
+    data = io.BufferedReader(io.FileIO(0, closefd=False)) if content is None else content
     async with invocation.sandbox(sandbox_id, "writing the file") as sandbox:
         await sandbox.files.write_file(
             path, data, encoding=encoding, mode=mode, owner=owner, group=group

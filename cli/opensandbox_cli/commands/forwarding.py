@@ -29,7 +29,7 @@ class Ports:
     remote: int
 
 
-class PortPair(click.ParamType):
+class PortPair(click.ParamType[Ports]):
     """``[LOCAL:]REMOTE``."""
 
     name = "ports"
@@ -97,10 +97,10 @@ class _Forwarder:
         assert task is not None
         self._carrying.add(task)
         try:
-            async with await self._sandbox.open_tunnel(self._port) as tunnel:
-                async with asyncio.TaskGroup() as both:
-                    both.create_task(_send(reader, tunnel))
-                    both.create_task(_receive(tunnel, writer))
+            opened = await self._sandbox.open_tunnel(self._port)
+            async with opened as tunnel, asyncio.TaskGroup() as both:
+                both.create_task(_send(reader, tunnel))
+                both.create_task(_receive(tunnel, writer))
         except* (SandboxException, ConnectionError) as errors:
             reason = errors.exceptions[0]
             click.echo(f"osb: port {self._port}: {reason}", err=True)

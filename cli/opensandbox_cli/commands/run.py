@@ -38,6 +38,7 @@ terminal_option = click.option("--tty", is_flag=True, help="Give it a terminal, 
 @asynchronous
 async def run(
     invocation: Invocation,
+    /,
     words: tuple[str, ...],
     workdir: str | None,
     limit: timedelta | None,

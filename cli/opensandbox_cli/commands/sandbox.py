@@ -43,7 +43,7 @@ def sandbox() -> None:
 @creation_options
 @output_option("table", "json", "yaml", "raw")
 @asynchronous
-async def create(invocation: Invocation, output: str, **flags: Any) -> None:
+async def create(invocation: Invocation, /, output: str, **flags: Any) -> None:
     """Make a sandbox; raw prints its id alone."""
     async with await create_sandbox(invocation, flags) as made:
         if output == "raw":
@@ -126,24 +126,32 @@ async def pause(invocation: Invocation, sandbox_id: str, output: str) -> None:
 @sandbox.command()
 @sandbox_argument
 @click.option("--skip-health-check", is_flag=True, help="Do not wait until it answers.")
-@click.option("--resume-timeout", type=DURATION, help="How long to wait for it; 30s.")
+@click.option(
+    "--resume-timeout",
+    type=DURATION,
+    default="30s",
+    show_default=True,
+    help="How long to wait for it.",
+)
 @output_option("table", "json", "yaml")
 @asynchronous
 async def resume(
     invocation: Invocation,
     sandbox_id: str,
     skip_health_check: bool,
-    resume_timeout: timedelta | None,
+    resume_timeout: timedelta,
     output: str,
 ) -> None:
     """Let a paused sandbox go on."""
     from opensandbox import Sandbox
     from opensandbox_cli import progress
 
-    limits = {"resume_timeout": resume_timeout} if resume_timeout else {}
     async with progress.doing("resuming the sandbox"):
         held = await Sandbox.resume(
-            sandbox_id, invocation.config(), skip_health_check=skip_health_check, **limits
+            sandbox_id,
+            invocation.config(),
+            skip_health_check=skip_health_check,
+            resume_timeout=resume_timeout,
         )
     await held.close()
     report(output, {"id": sandbox_id, "status": "resumed"})

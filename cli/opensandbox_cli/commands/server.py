@@ -30,4 +30,4 @@ def server(arguments: tuple[str, ...]) -> None:
     if program is None:
         advice = f"install it with: pip install {PROGRAM}"
         raise CommandFault(f"{PROGRAM} is not installed; {advice}")
-    os.execv(program, [PROGRAM, *arguments])  # noqa: S606 - it takes this process's place
+    os.execv(program, [PROGRAM, *arguments])

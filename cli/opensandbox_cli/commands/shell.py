@@ -19,7 +19,7 @@ from opensandbox_cli.invocation import Invocation, asynchronous
 @click.option("-w", "--workdir", help="Where the shell starts.")
 @asynchronous
 async def shell(
-    invocation: Invocation, sandbox_id: str | None, workdir: str | None, **flags: Any
+    invocation: Invocation, /, sandbox_id: str | None, workdir: str | None, **flags: Any
 ) -> None:
     """Open a terminal in a sandbox.
 

@@ -50,10 +50,10 @@ def template() -> None:
 @click.option("--warmup-seconds", type=click.IntRange(min=0), help="How long it warms up.")
 @output_option("table", "json", "yaml", "raw")
 @asynchronous
-async def create(invocation: Invocation, output: str, **flags: Any) -> None:
+async def create(invocation: Invocation, /, output: str, **flags: Any) -> None:
     """Make a template; raw prints its id alone."""
-    from opensandbox_cli.creation import checked_model
     from opensandbox.models.templates import CreateTemplateRequest
+    from opensandbox_cli.creation import checked_model
 
     wish = checked_model(CreateTemplateRequest, _wish(flags), "the template")
     async with invocation.manager("making a template") as manager:

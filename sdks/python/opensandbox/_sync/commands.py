@@ -96,10 +96,13 @@ class Commands:
         follow: bool = False,
         handlers: ExecutionHandlersSync | None = None,
     ) -> CommandReplay:
-        """Return a command's output from ``cursor`` on, byte for byte; ``follow`` it to its end."""
+        """Return a command's output from ``cursor`` on, byte for byte; ``follow`` it to its end.
+
+        What handlers get has the bytes too, in ``raw``.
+        """
         path = f"/command/{segment(execution_id, 'execution_id')}/output"
         query = [("cursor", str(cursor)), ("follow", str(follow).lower())]
-        fold = ReplayFold()
+        fold = ReplayFold(keeps_output=not (handlers and handlers.skip_accumulation))
         self._read(fold, "GET", path, handlers, query=query)
         return fold.finish_replay()
 
