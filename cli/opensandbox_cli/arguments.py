@@ -139,5 +139,14 @@ def command_words(function: F) -> F:
     )(function)
 
 
-FOREIGN_WORDS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
-"""For commands whose last words are somebody else's command line."""
+class WordsCommand(click.Command):
+    """A command whose last words are somebody else's command line, flags included.
+
+    Behind ``--`` everything is theirs, and its own flags may be anywhere before. Without it, its
+    own flags come first and everything from the first word on is theirs.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the words."""
+        ctx.allow_interspersed_args = "--" in args
+        return super().parse_args(ctx, args)

@@ -98,6 +98,10 @@ def explain(error: Exception, server: str) -> Failure:
 def _explain_answer(error: SandboxApiException) -> Failure:
     message, code = _message(error), error.error.code
     match error.status_code:
+        case 401 | 403 if "EGRESS" in message:
+            # The token for that port is not for every client; the server has it.
+            advice = "go through the server: osb --use-server-proxy ..."
+            return _failure(error, message, advice, ExitCode.NOT_ALLOWED)
         case 401 | 403:
             advice = "give the key with: osb config set connection.api_key KEY"
             return _failure(error, message, advice, ExitCode.NOT_ALLOWED)
@@ -108,7 +112,7 @@ def _explain_answer(error: SandboxApiException) -> Failure:
         case 429:
             return _failure(error, message, "try again later")
         case 501:
-            advice = "this server cannot do it; see its documentation"
+            advice = "name another with --domain"
             return _failure(error, message, advice, ExitCode.NOT_BUILT)
         case 400 | 422:
             return _failure(error, message, "see --help", ExitCode.USAGE)

@@ -140,13 +140,21 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         code = osb.main(arguments, standalone_mode=False)
         sys.stdout.flush()
     except click.ClickException as error:
-        error.show()
-        code = error.exit_code
+        code = _complain(error)
     except click.Abort:
         code = 128 + signal.SIGINT
     except BrokenPipeError:
         code = _nobody_reads()
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _complain(error: click.ClickException) -> int:
+    message = " ".join(error.format_message().split()).rstrip(".")
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    advice = f"; see: {context.command_path} {context.help_option_names[-1]}" if context else ""
+    color = context.color if context else None
+    click.echo(f"{click.style('osb:', fg='red')} {message}{advice}", err=True, color=color)
+    return error.exit_code
 
 
 def _nobody_reads() -> int:

@@ -11,7 +11,7 @@ import click
 
 from opensandbox_cli.arguments import (
     DURATION,
-    FOREIGN_WORDS,
+    WordsCommand,
     command_words,
     output_option,
     sandbox_argument,
@@ -34,7 +34,7 @@ def command() -> None:
     """Run and follow commands."""
 
 
-@command.command(context_settings=FOREIGN_WORDS)
+@command.command(cls=WordsCommand)
 @sandbox_argument
 @click.option("-d", "--background", is_flag=True, help="Return at once and print its id.")
 @workdir_option
@@ -136,7 +136,7 @@ async def create(invocation: Invocation, sandbox_id: str, workdir: str | None, o
         show({"sandbox_id": sandbox_id, "session_id": session_id}, output)
 
 
-@session.command("run", context_settings=FOREIGN_WORDS)
+@session.command("run", cls=WordsCommand)
 @sandbox_argument
 @session_argument
 @workdir_option

@@ -10,9 +10,9 @@ import click
 
 from opensandbox_cli.arguments import (
     DURATION,
-    FOREIGN_WORDS,
     PAIR,
     Pairs,
+    WordsCommand,
     command_words,
     sandbox_argument,
 )
@@ -28,7 +28,7 @@ limit_option = click.option("--limit", type=DURATION, help="End the command afte
 terminal_option = click.option("--tty", is_flag=True, help="Give it a terminal, as shell does.")
 
 
-@click.command(context_settings=FOREIGN_WORDS)
+@click.command(cls=WordsCommand)
 @creation_options
 @workdir_option
 @limit_option
@@ -58,7 +58,7 @@ async def run(
     raise click.exceptions.Exit(code)
 
 
-@click.command("exec", context_settings=FOREIGN_WORDS)
+@click.command("exec", cls=WordsCommand)
 @sandbox_argument
 @click.option("-e", "--env", type=PAIR, multiple=True, help="A variable; repeatable.")
 @workdir_option

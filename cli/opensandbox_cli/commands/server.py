@@ -10,13 +10,18 @@ from pathlib import Path
 
 import click
 
-from opensandbox_cli.arguments import FOREIGN_WORDS
 from opensandbox_cli.failures import CommandFault
 
 PROGRAM = "opensandbox-server"
 
 
-@click.command(context_settings={**FOREIGN_WORDS, "help_option_names": ["-h"]})
+@click.command(
+    context_settings={
+        "ignore_unknown_options": True,
+        "allow_interspersed_args": False,
+        "help_option_names": ["-h"],
+    }
+)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def server(arguments: tuple[str, ...]) -> None:
     """Start a server on this machine.
