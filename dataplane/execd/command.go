@@ -65,7 +65,7 @@ func (s *Server) runCommand(w http.ResponseWriter, r *http.Request) error {
 		streamBackground(w, cmd)
 		return nil
 	}
-	streamLines(w, r, cmd.ID, cmd, reader, [2]event.Lines{{Kind: event.Stdout}, {Kind: event.Stderr}})
+	streamLines(w, r, cmd.ID, cmd, reader, commandLines())
 	return nil
 }
 
@@ -242,7 +242,7 @@ func (s *Server) commandLogs(w http.ResponseWriter, r *http.Request) error {
 	if !cmd.IsBackground {
 		return failf(http.StatusBadRequest, CodeInvalidBody, "%s is not a background command; read it with GET /command/%s/output", cmd.ID, cmd.ID)
 	}
-	cursor, err := cursorOf(r)
+	cursor, err := cursorOf(r, "cursor", 0)
 	if err != nil {
 		return err
 	}
@@ -264,29 +264,6 @@ func (s *Server) commandLogs(w http.ResponseWriter, r *http.Request) error {
 			return nil // the client went away
 		}
 	}
-}
-
-// commandOutput replays the output of a command or of a session's latest run, byte for byte.
-func (s *Server) commandOutput(w http.ResponseWriter, r *http.Request) error {
-	cursor, err := cursorOf(r)
-	if err != nil {
-		return err
-	}
-	follows, err := boolQuery(r, "follow", true)
-	if err != nil {
-		return err
-	}
-	id := r.PathValue("id")
-	if cmd, unknown := s.Commands.Get(id); unknown == nil {
-		streamBytes(w, r, id, cmd, cmd.Journal, cursor, follows)
-		return nil
-	}
-	latest, err := s.Sessions.LatestRun(id)
-	if err != nil {
-		return failf(http.StatusNotFound, CodeInvalidBody, "no command and no session that has run anything has the id %q", id)
-	}
-	streamBytes(w, r, id, latest, latest.Journal, cursor, follows)
-	return nil
 }
 
 // commandStdin copies the body to the command as it comes.
