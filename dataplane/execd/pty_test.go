@@ -83,6 +83,7 @@ func TestAttachingIsRefusedBeforeTheUpgrade(t *testing.T) {
 func TestATerminalHasTheSizeItWasMadeWith(t *testing.T) {
 	d := startDaemon(t, "")
 	v := d.attach(d.newTerminal(`{"command":"stty size","cols":132,"rows":43}`), "")
+	v.want("connected")
 	v.want("exit")
 	if got := v.stdout.String(); got != "43 132\r\n" {
 		t.Errorf("got %q", got)
