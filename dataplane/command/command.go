@@ -21,6 +21,7 @@ const termGrace = 3 * time.Second
 
 // Request says what to run. Exactly one of Shell and Argv is set.
 type Request struct {
+	ID           string // chosen by the client, so that it can ask for a command whose stream never came; empty: a new one
 	Shell        string
 	Argv         []string
 	Dir          string // expanded and checked; empty: the daemon's

@@ -3,12 +3,14 @@
 package command
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -22,6 +24,7 @@ var (
 	ErrUnknown = errors.New("no such command")
 	ErrNoStdin = errors.New("command has no open stdin")
 	ErrClosed  = errors.New("the daemon is shutting down")
+	ErrExists  = errors.New("a command with that id was started before")
 )
 
 const (
@@ -58,19 +61,25 @@ func New(table *process.Table, dir string, limit int64, log *slog.Logger) *Comma
 // Start runs request. A program that cannot be started is a command too, one that has failed. The
 // reader begins at the first byte and must be closed; for a background command it is nil.
 func (c *Commands) Start(request Request) (*Command, *journal.Reader, error) {
-	id := NewID()
+	id := cmp.Or(request.ID, NewID())
+	files := filepath.Join(c.dir, NewID()) // not the id: whoever repeats one must not touch what is there
 	cmd := &Command{
 		ID:           id,
 		IsBackground: request.IsBackground,
-		Journal:      journal.New(filepath.Join(c.dir, id+".journal"), c.limit),
+		Journal:      journal.New(files+".journal", c.limit),
 		Started:      time.Now(),
-		content:      newText(filepath.Join(c.dir, id+".text"), request.text()),
+		content:      newText(files+".text", request.text()),
 		done:         make(chan struct{}),
 	}
 	c.mu.Lock()
 	if c.isClosed {
 		c.mu.Unlock()
 		return nil, nil, ErrClosed
+	}
+	if c.byID[id] != nil {
+		c.mu.Unlock()
+		cmd.content.discard()
+		return nil, nil, ErrExists
 	}
 	c.byID[id] = cmd
 	c.waits.Add(1)
@@ -185,6 +194,11 @@ func (c *Commands) openCaptures() []*Capture {
 	}
 	return open
 }
+
+var idPattern = regexp.MustCompile("^[0-9a-f]{32}$")
+
+// IsID says whether a client may choose this id: it looks like one of ours.
+func IsID(id string) bool { return idPattern.MatchString(id) }
 
 // NewID makes an id of 32 hexadecimal digits that nobody can guess.
 func NewID() string {

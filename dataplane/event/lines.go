@@ -21,6 +21,13 @@ type Lines struct {
 	afterCR bool   // a "\n" now belongs to the line that "\r" ended
 }
 
+// Skip passes over data that was told before. It must end where a frame did.
+func (l *Lines) Skip(data []byte) {
+	if len(data) > 0 {
+		l.afterCR = data[len(data)-1] == '\r'
+	}
+}
+
 // Append appends the frames of the lines that data completes. end is the cursor after data.
 func (l *Lines) Append(frames, data []byte, at time.Time, end int64) []byte {
 	for len(data) > 0 {

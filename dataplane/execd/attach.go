@@ -78,7 +78,7 @@ func checkHandshake(w http.ResponseWriter, r *http.Request) error {
 	case r.Method != http.MethodGet || !r.ProtoAtLeast(1, 1) || !hasToken(r, "Connection", "upgrade") || !hasToken(r, "Upgrade", "websocket"):
 		w.Header().Set("Connection", "Upgrade")
 		w.Header().Set("Upgrade", "websocket")
-		return failf(http.StatusUpgradeRequired, CodeInvalidBody, "attach with a WebSocket")
+		return failf(http.StatusUpgradeRequired, CodeInvalidBody, "this route is a WebSocket: ask for an upgrade")
 	case r.Header.Get("Sec-WebSocket-Version") != "13":
 		w.Header().Set("Sec-WebSocket-Version", "13")
 		return failf(http.StatusBadRequest, CodeInvalidBody, "the version of WebSocket here is 13")

@@ -32,6 +32,7 @@ func (s *Server) commandRoutes(route func(string, handler)) {
 }
 
 type commandBody struct {
+	ID         string          `json:"id"`
 	Command    *string         `json:"command"`
 	Argv       []text          `json:"argv"`
 	Cwd        string          `json:"cwd"`
@@ -58,6 +59,9 @@ func (s *Server) runCommand(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	cmd, reader, err := s.Commands.Start(request)
+	if errors.Is(err, command.ErrExists) {
+		return failf(http.StatusConflict, CodeInvalidBody, "%v; read it with GET /command/%s/output", err, body.ID)
+	}
 	if err != nil {
 		return failf(http.StatusServiceUnavailable, CodeUnavailable, "%v", err)
 	}
@@ -65,7 +69,7 @@ func (s *Server) runCommand(w http.ResponseWriter, r *http.Request) error {
 		streamBackground(w, cmd)
 		return nil
 	}
-	streamLines(w, r, cmd.ID, cmd, reader, [2]event.Lines{{Kind: event.Stdout}, {Kind: event.Stderr}})
+	streamLines(w, r, cmd.ID, cmd, reader, commandLines())
 	return nil
 }
 
@@ -82,6 +86,8 @@ func (b commandBody) check() error {
 		return failf(http.StatusBadRequest, CodeInvalidBody, "timeout is in milliseconds, from 1 to %d; leave it out for no limit", maxMillis)
 	case b.GID != nil && b.UID == nil:
 		return failf(http.StatusBadRequest, CodeInvalidBody, "gid needs uid")
+	case b.ID != "" && !command.IsID(b.ID):
+		return failf(http.StatusBadRequest, CodeInvalidBody, "id must be 32 hexadecimal digits in lower case; leave it out to get one")
 	case b.Background && b.Stdin:
 		return failf(http.StatusBadRequest, CodeInvalidBody, "a background command has no stdin")
 	}
@@ -123,7 +129,7 @@ func (s *Server) commandRequest(r *http.Request, body commandBody) (command.Requ
 		return command.Request{}, err
 	}
 	request := command.Request{
-		Argv: body.argv(), Dir: dir, Env: env, Identity: identity,
+		ID: body.ID, Argv: body.argv(), Dir: dir, Env: env, Identity: identity,
 		Timeout:  time.Duration(body.Timeout) * time.Millisecond,
 		HasStdin: body.Stdin, IsBackground: body.Background,
 	}
@@ -242,7 +248,7 @@ func (s *Server) commandLogs(w http.ResponseWriter, r *http.Request) error {
 	if !cmd.IsBackground {
 		return failf(http.StatusBadRequest, CodeInvalidBody, "%s is not a background command; read it with GET /command/%s/output", cmd.ID, cmd.ID)
 	}
-	cursor, err := cursorOf(r)
+	cursor, err := cursorOf(r, "cursor", 0)
 	if err != nil {
 		return err
 	}
@@ -264,29 +270,6 @@ func (s *Server) commandLogs(w http.ResponseWriter, r *http.Request) error {
 			return nil // the client went away
 		}
 	}
-}
-
-// commandOutput replays the output of a command or of a session's latest run, byte for byte.
-func (s *Server) commandOutput(w http.ResponseWriter, r *http.Request) error {
-	cursor, err := cursorOf(r)
-	if err != nil {
-		return err
-	}
-	follows, err := boolQuery(r, "follow", true)
-	if err != nil {
-		return err
-	}
-	id := r.PathValue("id")
-	if cmd, unknown := s.Commands.Get(id); unknown == nil {
-		streamBytes(w, r, id, cmd, cmd.Journal, cursor, follows)
-		return nil
-	}
-	latest, err := s.Sessions.LatestRun(id)
-	if err != nil {
-		return failf(http.StatusNotFound, CodeInvalidBody, "no command and no session that has run anything has the id %q", id)
-	}
-	streamBytes(w, r, id, latest, latest.Journal, cursor, follows)
-	return nil
 }
 
 // commandStdin copies the body to the command as it comes.

@@ -4,6 +4,8 @@ package execd
 
 import (
 	"errors"
+	"fmt"
+	"math"
 	"net/http"
 	"strconv"
 
@@ -24,18 +26,37 @@ func (s *Server) createTerminal(w http.ResponseWriter, r *http.Request) error {
 	var body struct {
 		Cwd     string `json:"cwd"`
 		Command string `json:"command"`
+		Cols    *int   `json:"cols"`
+		Rows    *int   `json:"rows"`
 	}
 	if r.ContentLength != 0 {
 		if err := readJSON(w, r, &body); err != nil {
 			return err
 		}
 	}
-	created, err := s.Terminals.Create(terminal.Spec{Cwd: body.Cwd, Command: body.Command, Env: traceVariables(r.Header)})
+	cols, colsErr := terminalSize(body.Cols)
+	rows, rowsErr := terminalSize(body.Rows)
+	if err := errors.Join(colsErr, rowsErr); err != nil {
+		return failf(http.StatusBadRequest, CodeInvalidBody, "%v", err)
+	}
+	spec := terminal.Spec{Cwd: body.Cwd, Command: body.Command, Env: traceVariables(r.Header), Cols: cols, Rows: rows}
+	created, err := s.Terminals.Create(spec)
 	if err != nil {
 		return terminalError(r, err)
 	}
 	writeJSON(w, http.StatusCreated, map[string]string{"session_id": created.ID})
 	return nil
+}
+
+// terminalSize is a count of columns or rows; 0 when it is not given.
+func terminalSize(given *int) (uint16, error) {
+	if given == nil {
+		return 0, nil
+	}
+	if *given < 1 || *given > math.MaxUint16 {
+		return 0, fmt.Errorf("cols and rows must be 1..%d", math.MaxUint16)
+	}
+	return uint16(*given), nil
 }
 
 func (s *Server) describeTerminal(w http.ResponseWriter, r *http.Request) error {

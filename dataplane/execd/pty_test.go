@@ -45,6 +45,7 @@ func TestABadRequestForATerminalIsRefused(t *testing.T) {
 	for _, body := range []string{
 		"{", "[]", `{"cwd":1}`, `{"command":["ls"]}`, `{"cwd":"` + file + `"}`, `{"cwd":"` + file + `/missing"}`,
 		`{"cwd":"$NO_SUCH_VARIABLE_HERE"}`, `{"cwd":"a\u0000b"}`, `{"command":"a\u0000b"}`, `{} {}`,
+		`{"cols":0}`, `{"rows":65536}`, `{"rows":"24"}`, `{"cols":-1,"rows":1}`,
 	} {
 		response, text := d.call("POST", "/pty", body)
 		wantError(t, body, response, text, http.StatusBadRequest, CodeInvalidBody)
@@ -77,4 +78,14 @@ func TestAttachingIsRefusedBeforeTheUpgrade(t *testing.T) {
 		t.Errorf("got %d %s", response.StatusCode, text)
 	}
 	d.attach(id, "").want("connected")
+}
+
+func TestATerminalHasTheSizeItWasMadeWith(t *testing.T) {
+	d := startDaemon(t, "")
+	v := d.attach(d.newTerminal(`{"command":"stty size","cols":132,"rows":43}`), "")
+	v.want("connected")
+	v.want("exit")
+	if got := v.stdout.String(); got != "43 132\r\n" {
+		t.Errorf("got %q", got)
+	}
 }

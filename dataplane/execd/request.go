@@ -39,15 +39,15 @@ func (t *text) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*string)(t))
 }
 
-// cursorOf is the query cursor, a count of bytes; 0 when it is not given.
-func cursorOf(r *http.Request) (int64, error) {
+// cursorOf is a cursor of the query, a count of bytes.
+func cursorOf(r *http.Request, name string, otherwise int64) (int64, error) {
 	query := r.URL.Query()
-	if !query.Has("cursor") {
-		return 0, nil
+	if !query.Has(name) {
+		return otherwise, nil
 	}
-	cursor, err := strconv.ParseInt(query.Get("cursor"), 10, 64)
+	cursor, err := strconv.ParseInt(query.Get(name), 10, 64)
 	if err != nil || cursor < 0 {
-		return 0, failf(http.StatusBadRequest, CodeInvalidBody, "cursor must be a count of bytes, 0 or more")
+		return 0, failf(http.StatusBadRequest, CodeInvalidBody, "%s must be a count of bytes, 0 or more", name)
 	}
 	return cursor, nil
 }

@@ -55,6 +55,7 @@ func (s *Server) Handler() http.Handler {
 	s.terminalRoutes(route)
 	s.fileRoutes("", route)
 	s.fileRoutes("/v1/filesystem/{uid}/{gid}", route)
+	s.portRoutes(route)
 	s.metricRoutes(route)
 	s.isolatedRoutes(route)
 

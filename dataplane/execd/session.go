@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"opensandbox.io/dataplane/event"
 	"opensandbox.io/dataplane/process"
 	"opensandbox.io/dataplane/session"
 )
@@ -95,7 +94,7 @@ func (s *Server) runInSession(w http.ResponseWriter, r *http.Request) error {
 		}
 		return failf(http.StatusInternalServerError, CodeRuntime, "session %s: %v", found.ID, err)
 	}
-	streamLines(w, r, found.ID, running, reader, [2]event.Lines{{Kind: event.Stdout, DropsEmpty: true}, {Kind: event.Stderr}})
+	streamLines(w, r, found.ID, running, reader, sessionLines())
 	return nil
 }
 

@@ -21,6 +21,13 @@ type run interface {
 	Result() command.Result
 }
 
+// commandLines and sessionLines are how the two outputs of a run are told.
+func commandLines() [2]event.Lines { return [2]event.Lines{{Kind: event.Stdout}, {Kind: event.Stderr}} }
+
+func sessionLines() [2]event.Lines {
+	return [2]event.Lines{{Kind: event.Stdout, DropsEmpty: true}, {Kind: event.Stderr}}
+}
+
 // streamLines tells a run line by line, from its first byte to its end. A client that goes away ends
 // the stream and not the run.
 func streamLines(w http.ResponseWriter, r *http.Request, id string, running run, reader *journal.Reader, lines [2]event.Lines) {
@@ -30,6 +37,29 @@ func streamLines(w http.ResponseWriter, r *http.Request, id string, running run,
 	if stream.Send(event.AppendText(nil, event.Init, []byte(id), time.Now(), -1)) != nil {
 		return
 	}
+	tellLines(r, stream, running, reader, lines, [2]int64{})
+}
+
+// resumeLines is streamLines for a client that lost its stream: told has, for each output, the cursor
+// of the last line that reached it. What one output wrote before its cursor is not told again.
+func resumeLines(w http.ResponseWriter, r *http.Request, id string, running run, output *journal.Journal, lines [2]event.Lines, told [2]int64) {
+	cursor := min(told[0], told[1])
+	reader := output.Read(max(cursor-1, 0)) // from the line end before it: "\r" may be half of one
+	defer reader.Close()
+	stream := event.NewStream(w)
+	defer stream.Close()
+	stream.LimitWait(followerPatience)
+	frames := event.AppendText(nil, event.Init, []byte(id), time.Now(), cursor)
+	if first := reader.Cursor(); first > cursor {
+		frames = event.AppendGap(frames, first, time.Now())
+	}
+	if stream.Send(frames) == nil {
+		tellLines(r, stream, running, reader, lines, told)
+	}
+}
+
+// tellLines sends what was not told yet of a run, then its end.
+func tellLines(r *http.Request, stream *event.Stream, running run, reader *journal.Reader, lines [2]event.Lines, told [2]int64) {
 	var frames []byte
 	cursor := reader.Cursor()
 	for {
@@ -42,7 +72,10 @@ func streamLines(w http.ResponseWriter, r *http.Request, id string, running run,
 			break
 		}
 		cursor = chunk.Offset + int64(len(chunk.Data))
-		frames = lines[chunk.Source-1].Append(frames[:0], chunk.Data, chunk.At, cursor)
+		source := chunk.Source - 1
+		known := min(max(told[source]-chunk.Offset, 0), int64(len(chunk.Data)))
+		lines[source].Skip(chunk.Data[:known])
+		frames = lines[source].Append(frames[:0], chunk.Data[known:], chunk.At, cursor)
 		if len(frames) > 0 && stream.Send(frames) != nil {
 			return
 		}

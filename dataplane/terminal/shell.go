@@ -3,6 +3,7 @@
 package terminal
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -58,7 +59,7 @@ func startShell(t *Terminal, mode Mode) (*shell, error) {
 	if t.spec.Command != "" {
 		argv = append(argv, "-c", t.spec.Command)
 	}
-	sh, childs, err := openShell(mode)
+	sh, childs, err := openShell(mode, t.spec)
 	if err != nil {
 		return nil, err
 	}
@@ -74,9 +75,9 @@ func startShell(t *Terminal, mode Mode) (*shell, error) {
 }
 
 // openShell makes the descriptors of a shell: our ends in it, and the child's three.
-func openShell(mode Mode) (sh *shell, childs []*os.File, err error) {
+func openShell(mode Mode, spec Spec) (sh *shell, childs []*os.File, err error) {
 	if mode == PTY {
-		master, tty, err := openTerminal()
+		master, tty, err := openTerminal(spec)
 		if err != nil {
 			return nil, nil, fmt.Errorf("open terminal: %w", err)
 		}
@@ -100,15 +101,15 @@ func openShell(mode Mode) (sh *shell, childs []*os.File, err error) {
 	return sh, []*os.File{stdin, stdout, stderr}, nil
 }
 
-// openTerminal opens a terminal device of the default size. pty.Open leaves the master blocking, and
+// openTerminal opens a terminal device of the wanted size. pty.Open leaves the master blocking, and
 // then neither deadlines nor Close would end a read; a second descriptor is made that does not block.
-func openTerminal() (master, tty *os.File, err error) {
+func openTerminal(spec Spec) (master, tty *os.File, err error) {
 	opened, tty, err := pty.Open()
 	if err != nil {
 		return nil, nil, err
 	}
 	defer opened.Close()
-	if err := pty.Setsize(tty, &pty.Winsize{Cols: defaultCols, Rows: defaultRows}); err != nil {
+	if err := pty.Setsize(tty, &pty.Winsize{Cols: cmp.Or(spec.Cols, defaultCols), Rows: cmp.Or(spec.Rows, defaultRows)}); err != nil {
 		tty.Close()
 		return nil, nil, err
 	}

@@ -36,6 +36,8 @@ type Spec struct {
 	Cwd     string            // "" is the daemon's own; ~ and variables are expanded
 	Command string            // "" is an interactive shell
 	Env     map[string]string // on top of the environment
+	Cols    uint16            // 0 is the default
+	Rows    uint16            // 0 is the default
 }
 
 // Terminals holds every terminal of the daemon until it is deleted.

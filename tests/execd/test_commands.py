@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Foreground commands: how they are started and how they end."""
 
+import secrets
 import signal
 import time
 
@@ -226,3 +227,16 @@ def test_signals_a_program_gets_are_as_a_shell_leaves_them(daemon: Daemon) -> No
     masks = dict(line.split(":\t") for line in execution.stdout)
     assert masks["SigBlk"] == "0" * 16
     assert int(masks["SigIgn"], 16) & (1 << (signal.SIGPIPE - 1)) == 0
+
+
+def test_a_client_may_choose_the_id_and_use_it_once(daemon: Daemon) -> None:
+    identifier = secrets.token_hex(16)
+    assert run(daemon.client, "echo once", id=identifier).id == identifier
+    assert status(daemon.client, identifier)["exit_code"] == 0
+    again = daemon.client.post("/command", json={"command": "echo twice", "id": identifier})
+    assert_error(again, 409, "INVALID_REQUEST_BODY")
+    for wrong in ("", None):
+        assert run(daemon.client, "true", id=wrong).id != identifier
+    for wrong in ("x", "0" * 31, "A" * 32, "../" + "0" * 29):
+        answer = daemon.client.post("/command", json={"command": "true", "id": wrong})
+        assert_error(answer, 400, "INVALID_REQUEST_BODY")

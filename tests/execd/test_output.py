@@ -6,6 +6,7 @@ import pytest
 from tests.daemon import Daemon
 from tests.execd.events import (
     assert_error,
+    folded,
     frames,
     next_of,
     output_bytes,
@@ -104,3 +105,29 @@ def test_follow_is_true_or_false(daemon: Daemon) -> None:
     identifier = run(daemon.client, "true").id
     answer = daemon.client.get(f"/command/{identifier}/output", params={"follow": "maybe"})
     assert_error(answer, 400, "INVALID_REQUEST_BODY")
+
+
+@pytest.mark.parametrize("seen", range(8))
+def test_lines_go_on_after_the_last_of_each_output(daemon: Daemon, seen: int) -> None:
+    # Half a line of stderr is written before lines of stdout; "\\r\\n" is one end, in two writes.
+    script = (
+        r"printf 'a\n\nb\r'; printf 'half' >&2; printf '\nc\n'; printf ' line\n' >&2; printf 'end'"
+    )
+    first = run(daemon.client, script)
+    output = [event for event in first.events if event["type"] in ("stdout", "stderr")]
+    cursors = {"stdout": 0, "stderr": 0}
+    for event in output[:seen]:
+        cursors[event["type"]] = event["cursor"]
+    query = {"lines": "true", **{name: str(cursor) for name, cursor in cursors.items()}}
+    rest = folded(daemon.client.get(f"/command/{first.id}/output", params=query))
+    for kind in ("stdout", "stderr"):
+        unseen = [event for event in output[seen:] if event["type"] == kind]
+        assert [event for event in rest.events if event["type"] == kind] == unseen
+    assert rest.terminal == first.terminal
+
+
+def test_lines_are_followed_to_the_end(daemon: Daemon) -> None:
+    identifier = run(daemon.client, "true").id
+    path = f"/command/{identifier}/output"
+    for query in ({"lines": "true", "follow": "false"}, {"lines": "true", "stdout": "-1"}):
+        assert_error(daemon.client.get(path, params=query), 400, "INVALID_REQUEST_BODY")

@@ -27,6 +27,11 @@ def segment(value: object, what: str) -> str:
     return quote(text, safe="")
 
 
+def with_query(path: str, query: Query | None) -> str:
+    """Return a path with its query behind it."""
+    return f"{path}?{urlencode(query)}" if query else path
+
+
 def sandbox_query(wanted: SandboxFilter) -> Query:
     """Return the query of a list. Metadata is a query string inside one parameter."""
     query: Query = [("state", state) for state in wanted.states or []]
@@ -63,6 +68,7 @@ def run_body(command: str | Sequence[str], opts: RunCommandOpts) -> dict[str, An
     fields: dict[str, Any] = {
         "cwd": opts.working_directory,
         "background": opts.background or None,
+        "stdin": opts.stdin or None,
         "timeout": milliseconds(opts.timeout),
         "uid": opts.uid,
         "gid": opts.gid,

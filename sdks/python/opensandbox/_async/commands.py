@@ -105,6 +105,33 @@ class Commands:
         await self._read(fold, "GET", path, handlers, query=query)
         return fold.finish_replay()
 
+    async def follow(
+        self, execution_id: str, *, cursor: int = 0, handlers: ExecutionHandlers | None = None
+    ) -> Execution:
+        """Follow a command to its end, line by line, from ``cursor`` (a count of bytes) on.
+
+        It may run or have ended, in the foreground or the background. Also takes the id of a
+        session, and then follows its latest run.
+        """
+        fold = Fold(Kind.COMMAND, keeps_output=not (handlers and handlers.skip_accumulation))
+        path = f"/command/{segment(execution_id, 'execution_id')}/output"
+        query = [("lines", "true"), ("cursor", str(cursor))]
+        await self._read(fold, "GET", path, handlers, query=query)
+        return fold.finish()
+
+    async def write_stdin(
+        self, execution_id: str, data: bytes | str, *, close: bool = False
+    ) -> None:
+        """Write to the stdin of a command that was run with ``RunCommandOpts(stdin=True)``.
+
+        Returns when the command's pipe has taken the last byte; ``close`` then ends its input.
+        """
+        path = f"/command/{segment(execution_id, 'execution_id')}/stdin"
+        content = data.encode() if isinstance(data, str) else data
+        query = [("close", str(close).lower())]
+        headers = {"Content-Type": "application/octet-stream"}
+        await self._execd.send("POST", path, query=query, content=content, headers=headers)
+
     async def create_session(self, *, working_directory: str | None = None) -> str:
         """Start a shell that stays, and return its id."""
         body = {"cwd": working_directory} if working_directory else None

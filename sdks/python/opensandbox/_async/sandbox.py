@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The handle of one sandbox."""
 
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import TypeAdapter
 
@@ -54,6 +54,10 @@ from .readiness import (
     wait_until_healthy,
 )
 from .transport import Remote, Transport
+
+if TYPE_CHECKING:
+    from .terminals import Terminals
+    from .tunnels import Tunnel
 
 DEFAULT_TIMEOUT = timedelta(minutes=10)
 DEFAULT_ENTRYPOINT = ("tail", "-f", "/dev/null")
@@ -173,6 +177,18 @@ class Sandbox:
         )
 
     @classmethod
+    @asynccontextmanager
+    async def temporary(
+        cls, image: SandboxImageSpec | str | None = None, **options: Any
+    ) -> AsyncIterator[Self]:
+        """Make a sandbox, as ``create`` does, and destroy it when the block ends."""
+        sandbox = await cls.create(image, **options)
+        try:
+            yield sandbox
+        finally:
+            await sandbox.destroy()
+
+    @classmethod
     async def connect(
         cls,
         sandbox_id: str,
@@ -259,6 +275,19 @@ class Sandbox:
     def credential_vault(self) -> CredentialVault:
         """Secrets its requests get on their way."""
         return CredentialVault(self._find_egress)
+
+    @property
+    def terminals(self) -> "Terminals":
+        """Its terminals."""
+        from .terminals import Terminals  # it brings a library that few programs need
+
+        return Terminals(self._execd)
+
+    async def open_tunnel(self, port: int) -> "Tunnel":
+        """Connect to what listens on a port of the sandbox, whatever it speaks."""
+        from .tunnels import open_tunnel
+
+        return await open_tunnel(self._execd, port)
 
     async def get_info(self) -> SandboxInfo:
         """Return the sandbox as the server sees it now."""

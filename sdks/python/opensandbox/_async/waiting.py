@@ -2,10 +2,16 @@
 """How this side waits. The only file that is written for each side."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import CancelledError, Future
 from typing import TypeVar
 
+from opensandbox._archive import Pulled
+
 T = TypeVar("T")
+
+GIVING_UP = (asyncio.CancelledError, KeyboardInterrupt)
+"""What is raised in a caller that wants no more of what it waits for."""
 
 
 async def sleep(seconds: float) -> None:
@@ -16,3 +22,33 @@ async def sleep(seconds: float) -> None:
 async def run_blocking(function: Callable[[], T]) -> T:
     """Do what may block, a read from a disk, without holding up the event loop."""
     return await asyncio.to_thread(function)
+
+
+async def run_reading(chunks: AsyncIterator[bytes], consume: Callable[[Pulled], T]) -> T:
+    """Let a function that blocks read chunks as a stream; they are fetched as it reads.
+
+    It has returned when this returns, also when the caller gives up.
+    """
+    loop = asyncio.get_running_loop()
+    fetching: Future[bytes] | None = None
+    is_given_up = False
+
+    async def fetch_next() -> bytes:
+        return await anext(chunks, b"")
+
+    def fetch() -> bytes:
+        nonlocal fetching
+        if is_given_up:
+            raise CancelledError
+        fetching = asyncio.run_coroutine_threadsafe(fetch_next(), loop)
+        return fetching.result()
+
+    consuming = asyncio.ensure_future(asyncio.to_thread(consume, Pulled(fetch)))
+    try:
+        return await asyncio.shield(consuming)
+    except asyncio.CancelledError:
+        is_given_up = True
+        if fetching is not None:
+            fetching.cancel()
+        await asyncio.wait([consuming])
+        raise

@@ -4,11 +4,14 @@
 
 from collections.abc import Iterator, Sequence
 from io import IOBase
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import httpx
 from pydantic import BaseModel, Field, TypeAdapter
 
+from opensandbox._archive import Progress
 from opensandbox._failures import refused_arguments
 from opensandbox._multipart import Multipart, Source
 from opensandbox._requests import download_query
@@ -19,13 +22,15 @@ from opensandbox.models.filesystem import (
     ContentReplaceResult,
     DirectoryListEntry,
     EntryInfo,
+    FileEvent,
     MoveEntry,
     SearchEntry,
     SetPermissionEntry,
     WriteEntry,
 )
 
-from .transport import Remote, reading
+from .copies import download_directory, download_file, upload_directory, upload_file
+from .transport import Remote, json_lines, reading
 from .waiting import run_blocking
 
 CHUNK = 64 << 10
@@ -35,6 +40,11 @@ class _Replaced(BaseModel):
     replaced_count: int = Field(validation_alias="replacedCount")
 
 
+class _Checksum(BaseModel):
+    digest: str
+
+
+_CHECKSUMS = TypeAdapter(dict[str, _Checksum])
 _ENTRIES = TypeAdapter(list[EntryInfo])
 _ENTRIES_BY_PATH = TypeAdapter(dict[str, EntryInfo])
 _REPLACED_BY_PATH = TypeAdapter(dict[str, _Replaced])
@@ -172,6 +182,59 @@ class Files:
         """Return what is known of each path; a missing one is an error."""
         path = f"{self._prefix}/files/info"
         return self._execd.ask(_ENTRIES_BY_PATH, "GET", path, query=_paths(paths))
+
+    def checksum(self, paths: Sequence[str], algorithm: str = "sha256") -> dict[str, str]:
+        """Return the checksum of each file: ``sha256``, ``sha512``, ``sha1`` or ``md5``, in hex."""
+        query = [*_paths(paths), ("algorithm", algorithm)]
+        path = f"{self._prefix}/files/checksum"
+        sums = self._execd.ask(_CHECKSUMS, "GET", path, query=query)
+        return {path: checksum.digest for path, checksum in sums.items()}
+
+    def watch(self, path: str, *, recursive: bool = False) -> Iterator[FileEvent]:
+        """Yield what happens to a file or in a directory, and below it when ``recursive``.
+
+        The first event is ``ready``: from then on nothing is missed. It ends when the path is gone.
+        """
+        query = [("path", path), ("recursive", str(recursive).lower())]
+        where = f"{self._prefix}/files/watch"
+        for event in json_lines(self._execd, where, query=query):
+            if event.get("type") != "ping":
+                yield FileEvent.model_validate(event)
+
+    def upload_file(
+        self,
+        local: str | PathLike[str],
+        remote: str,
+        *,
+        mode: int | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        """Copy a file of this machine into the sandbox; ``mode`` None keeps the one it has here.
+
+        ``progress`` is called with the bytes done and the bytes in all.
+        """
+        upload_file(self._execd, self._prefix, Path(local), remote, mode, progress)
+
+    def download_file(
+        self, remote: str, local: str | PathLike[str], *, progress: Progress | None = None
+    ) -> None:
+        """Copy a file of the sandbox to this machine, whole or not at all."""
+        download_file(self._execd, self._prefix, remote, Path(local), progress)
+
+    def upload_directory(
+        self, local: str | PathLike[str], remote: str, *, progress: Progress | None = None
+    ) -> None:
+        """Copy the content of a directory of this machine to one of the sandbox."""
+        upload_directory(self._execd, self._prefix, Path(local), remote, progress)
+
+    def download_directory(
+        self, remote: str, local: str | PathLike[str], *, progress: Progress | None = None
+    ) -> None:
+        """Copy the content of a directory of the sandbox to one of this machine.
+
+        The sandbox is not trusted: what would be written outside of ``local`` is refused.
+        """
+        download_directory(self._execd, self._prefix, remote, Path(local), progress)
 
     def _download(
         self, path: str, range_header: str | None, offset: int | None, limit: int | None

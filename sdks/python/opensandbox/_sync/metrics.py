@@ -2,11 +2,14 @@
 # Made from _async/metrics.py by scripts/unasync.py; change it there.
 """What a sandbox uses."""
 
+from collections.abc import Iterator
+
 from pydantic import TypeAdapter
 
+from opensandbox.exceptions import SandboxException
 from opensandbox.models.sandboxes import SandboxMetrics
 
-from .transport import Remote
+from .transport import Remote, json_lines
 
 _METRICS = TypeAdapter(SandboxMetrics)
 
@@ -21,3 +24,10 @@ class Metrics:
     def get_metrics(self, sandbox_id: str) -> SandboxMetrics:  # noqa: ARG002
         """Return what the sandbox uses now. The id is the sandbox's own; there is no other."""
         return self._execd.ask(_METRICS, "GET", "/metrics")
+
+    def watch(self) -> Iterator[SandboxMetrics]:
+        """Yield what the sandbox uses, now and then once a second."""
+        for sample in json_lines(self._execd, "/metrics/watch"):
+            if "error" in sample:
+                raise SandboxException(f"the sandbox cannot be measured: {sample['error']}")
+            yield _METRICS.validate_python(sample)

@@ -2,11 +2,11 @@
 # Made from _async/sandbox.py by scripts/unasync.py; change it there.
 """The handle of one sandbox."""
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import TypeAdapter
 
@@ -55,6 +55,10 @@ from .readiness import (
     wait_until_healthy,
 )
 from .transport import Remote, Transport
+
+if TYPE_CHECKING:
+    from .terminals import Terminals
+    from .tunnels import Tunnel
 
 DEFAULT_TIMEOUT = timedelta(minutes=10)
 DEFAULT_ENTRYPOINT = ("tail", "-f", "/dev/null")
@@ -174,6 +178,18 @@ class SandboxSync:
         )
 
     @classmethod
+    @contextmanager
+    def temporary(
+        cls, image: SandboxImageSpec | str | None = None, **options: Any
+    ) -> Iterator[Self]:
+        """Make a sandbox, as ``create`` does, and destroy it when the block ends."""
+        sandbox = cls.create(image, **options)
+        try:
+            yield sandbox
+        finally:
+            sandbox.destroy()
+
+    @classmethod
     def connect(
         cls,
         sandbox_id: str,
@@ -260,6 +276,19 @@ class SandboxSync:
     def credential_vault(self) -> CredentialVault:
         """Secrets its requests get on their way."""
         return CredentialVault(self._find_egress)
+
+    @property
+    def terminals(self) -> "Terminals":
+        """Its terminals."""
+        from .terminals import Terminals  # it brings a library that few programs need
+
+        return Terminals(self._execd)
+
+    def open_tunnel(self, port: int) -> "Tunnel":
+        """Connect to what listens on a port of the sandbox, whatever it speaks."""
+        from .tunnels import open_tunnel
+
+        return open_tunnel(self._execd, port)
 
     def get_info(self) -> SandboxInfo:
         """Return the sandbox as the server sees it now."""

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import httpx
 from pydantic import TypeAdapter
 
+from opensandbox._events import EventReader
 from opensandbox._failures import MAX_ERROR_BODY, api_error, read_answer, translated
 from opensandbox._redirects import home_extension, strip_for_strangers
 from opensandbox._requests import Query
@@ -54,9 +55,9 @@ class Remote:
 
     def __init__(self, client: httpx.Client, target: Target, config: ConnectionConfigSync) -> None:
         """Send through ``client`` to ``target``."""
+        self.target = target
+        self.config = config
         self._client = client
-        self._target = target
-        self._config = config
 
     def ask(self, shape: TypeAdapter[T], method: str, path: str, **options: Any) -> T:
         """Send a request and read its answer as ``shape``. Options as of ``open``."""
@@ -88,11 +89,11 @@ class Remote:
         """
         request = self._client.build_request(
             method,
-            self._target.base_url + path,
+            self.target.base_url + path,
             params=tuple(query) if query else None,
             json=json,
             content=content,
-            headers={**self._target.headers, **(headers or {})},
+            headers={**self.target.headers, **(headers or {})},
             timeout=self._timeout(is_stream, once_within),
         )
         request.extensions |= home_extension(request.url)
@@ -100,7 +101,7 @@ class Remote:
             request.extensions[NO_RETRY] = True
         with translated():
             response = self._client.send(request, stream=True)
-        if self._config.debug:
+        if self.config.debug:
             logger.debug("%s %s: %d", method, request.url, response.status_code)
         if response.is_success:
             return response
@@ -109,7 +110,7 @@ class Remote:
         raise api_error(response.status_code, response.headers, body)
 
     def _timeout(self, is_stream: bool, within: float | None) -> httpx.Timeout:
-        seconds = self._config.request_timeout.total_seconds()
+        seconds = self.config.request_timeout.total_seconds()
         if is_stream:
             return httpx.Timeout(seconds, read=None, pool=None)
         return httpx.Timeout(seconds if within is None else min(seconds, within))
@@ -123,6 +124,18 @@ def reading(response: httpx.Response) -> Iterator[None]:
             yield
         finally:
             response.close()
+
+
+def json_lines(
+    remote: Remote, path: str, *, query: Query | None = None
+) -> Iterator[dict[str, Any]]:
+    """Yield the JSON objects of a stream that goes on until somebody has enough."""
+    response = remote.open("GET", path, query=query, is_stream=True)
+    with reading(response):
+        reader = EventReader()
+        for chunk in response.iter_bytes():
+            for event in reader.feed(chunk):
+                yield event
 
 
 def _new_transport(config: ConnectionConfigSync) -> httpx.BaseTransport:

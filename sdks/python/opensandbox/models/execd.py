@@ -126,6 +126,8 @@ class RunCommandOpts(BaseModel):
     uid: int | None = Field(default=None, ge=0)
     gid: int | None = Field(default=None, ge=0)
     envs: dict[str, str] | None = None
+    stdin: bool = False
+    """Keep its stdin open for ``commands.write_stdin``; without it there is nothing to read."""
 
     @model_validator(mode="after")
     def _require_uid_with_gid(self) -> Self:

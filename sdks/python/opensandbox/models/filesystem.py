@@ -86,3 +86,15 @@ class DirectoryListEntry(BaseModel):
 
     path: NonBlank
     depth: int | None = Field(default=None, ge=0)
+
+
+class FileEvent(BaseModel):
+    """Something that happened to a file.
+
+    ``ready`` comes first and says that everything from now on is seen; then ``create``, ``write``,
+    ``remove``, ``rename`` and ``chmod``; ``overflow`` says that some were lost.
+    """
+
+    type: str
+    path: str = ""
+    timestamp: int
