@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
 
 from opensandbox_cli.failures import CommandFault, ExitCode
 from opensandbox_cli.streams import InputStream, OutputStream, has_piped_input
@@ -62,26 +63,76 @@ def _writer(stream: OutputStream) -> Callable[[OutputMessage], Awaitable[None]]:
 async def execute(sandbox: Sandbox, command: str | list[str], opts: RunCommandOpts) -> Execution:
     """Run a command, byte for byte in and out, and return when it has ended.
 
-    It runs in the background of the sandbox and is followed, so its output is what it wrote and
-    not lines of it. When this is cancelled the command is interrupted.
+    What it writes comes from its journal, because the stream of a run has lines and not bytes.
+    When this is cancelled the command is interrupted.
     """
-    opts = opts.model_copy(update={"background": True, "stdin": has_piped_input()})
-    started = await sandbox.commands.run(command, opts=opts)
-    if started.id is None:
-        raise CommandFault("the sandbox did not start the command; try it again")
     outputs = Outputs()
-    feeding = asyncio.create_task(_feed(sandbox, started.id), name="stdin") if opts.stdin else None
+    async with _running(sandbox, command, opts) as execution_id:
+        replay = await sandbox.commands.replay(execution_id, follow=True, handlers=outputs.handlers)
+    await outputs.close()
+    return replay.execution
+
+
+@asynccontextmanager
+async def _running(
+    sandbox: Sandbox, command: str | list[str], opts: RunCommandOpts
+) -> AsyncIterator[str]:
+    """Start a command, feed it what is piped into this process, and give its id."""
+    from opensandbox.exceptions import SandboxException
+
+    beside: list[asyncio.Task[Any]] = []
     try:
-        replay = await sandbox.commands.replay(started.id, follow=True, handlers=outputs.handlers)
-        await outputs.close()
-        return replay.execution
-    except asyncio.CancelledError:
-        await sandbox.commands.interrupt(started.id)
-        raise
+        if has_piped_input():
+            execution_id = await _start_with_stdin(sandbox, command, opts, beside)
+            beside.append(asyncio.create_task(_feed(sandbox, execution_id), name="stdin"))
+        else:
+            execution_id = await _start(sandbox, command, opts)
+        try:
+            yield execution_id
+        except BaseException:
+            with suppress(SandboxException):  # what ended this matters more
+                await sandbox.commands.interrupt(execution_id)
+            raise
     finally:
-        if feeding:
-            feeding.cancel()
-            await asyncio.wait([feeding])
+        for task in beside:
+            task.cancel()
+        await asyncio.gather(*beside, return_exceptions=True)
+
+
+async def _start(sandbox: Sandbox, command: str | list[str], opts: RunCommandOpts) -> str:
+    background = opts.model_copy(update={"background": True})
+    started = await sandbox.commands.run(command, opts=background)
+    return _known(started.id)
+
+
+async def _start_with_stdin(
+    sandbox: Sandbox,
+    command: str | list[str],
+    opts: RunCommandOpts,
+    beside: list[asyncio.Task[Any]],
+) -> str:
+    """Only a command in the foreground has an input; its lines are read, and not used."""
+    from opensandbox.models.execd import ExecutionHandlers, ExecutionInit
+
+    began: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def note(init: ExecutionInit) -> None:
+        began.set_result(init.id)
+
+    handlers = ExecutionHandlers(on_init=note, skip_accumulation=True)
+    opts = opts.model_copy(update={"stdin": True})
+    run = sandbox.commands.run(command, opts=opts, handlers=handlers)
+    running = asyncio.create_task(run, name="foreground")
+    beside.append(running)
+    either: list[asyncio.Future[Any]] = [began, running]
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    return began.result() if began.done() else _known(running.result().id)
+
+
+def _known(execution_id: str | None) -> str:
+    if execution_id is None:
+        raise CommandFault("the sandbox did not start the command; try it again")
+    return execution_id
 
 
 async def _feed(sandbox: Sandbox, execution_id: str) -> None:
