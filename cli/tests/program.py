@@ -5,10 +5,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from opensandbox import SandboxManagerSync, SandboxSync
+from opensandbox.config import ConnectionConfigSync
+from opensandbox.exceptions import SandboxApiException
+from opensandbox.models.sandboxes import SandboxFilter
 from tests.e2e.server import API_KEY, Server
 
 WAIT_SECONDS = 60.0  # bounds every run; none needs nearly as long
@@ -28,7 +33,7 @@ class Osb:
     @property
     def command(self) -> list[str]:
         """How it is started."""
-        return [sys.executable, "-m", "opensandbox_cli"]
+        return [str(Path(sys.executable).with_name("osb"))]
 
     @property
     def environment(self) -> dict[str, str]:
@@ -57,17 +62,25 @@ class Osb:
         return done.stdout.decode()
 
     @contextmanager
-    def sandbox(self, *flags: str) -> Iterator[str]:
-        """Make a sandbox for a block and end it afterwards."""
-        made = self.print_("sandbox", "create", "--image", "host", *flags, "-o", "raw").strip()
+    def sandbox(self, **wishes: Any) -> Iterator[str]:
+        """Make a sandbox for a block, with the client, and end it afterwards if it still lives."""
+        made = SandboxSync.create("host", connection_config=self._config, **wishes)
         try:
-            yield made
+            yield made.id
         finally:
-            self.run("sandbox", "kill", made)
+            with suppress(SandboxApiException):
+                made.kill()
+            made.close()
 
     def sandboxes(self) -> list[str]:
         """Return the ids of those that live."""
-        return self.print_("sandbox", "list", "-o", "raw").split()
+        with SandboxManagerSync.create(self._config) as manager:
+            page = manager.list_sandbox_infos(SandboxFilter())
+        return [info.id for info in page.sandbox_infos]
+
+    @property
+    def _config(self) -> ConnectionConfigSync:
+        return ConnectionConfigSync(domain=self.domain, api_key=self.api_key)
 
 
 def osb_for(server: Server, home: Path, **variables: str) -> Osb:

@@ -29,10 +29,14 @@ def server(arguments: tuple[str, ...]) -> None:
     It serves in the foreground until Ctrl-C. Everything that follows goes to opensandbox-server,
     such as --port 8080, doctor or --help.
     """
-    # Beside this program first: an environment that has both need not be on the PATH.
-    beside = Path(sys.executable).with_name(PROGRAM)
-    program = str(beside) if beside.exists() else shutil.which(PROGRAM)
+    program = find_program(PROGRAM)
     if program is None:
         advice = f"install it with: pip install {PROGRAM}"
         raise CommandFault(f"{PROGRAM} is not installed; {advice}")
     os.execv(program, [PROGRAM, *arguments])
+
+
+def find_program(name: str) -> str | None:
+    """Look beside this program first: an environment that has both need not be on the PATH."""
+    beside = Path(sys.executable).with_name(name)
+    return str(beside) if beside.exists() else shutil.which(name)
