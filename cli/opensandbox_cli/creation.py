@@ -28,6 +28,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound="BaseModel")
 Flags = dict[str, Any]
 
+NOT_FOUND = 404
+
 _FILE = click.Path(dir_okay=False, allow_dash=True, path_type=Path)
 _OPTIONS: list[Callable[[Any], Any]] = [
     click.option("-i", "--image", help="The image to make it from."),
@@ -84,7 +86,7 @@ async def temporary(
         sandbox = await asyncio.shield(making)
     except asyncio.CancelledError:
         # It may exist already, and only the answer says its id. A second signal does not wait.
-        await (await making).destroy()
+        await _end(await making)
         raise
     try:
         yield sandbox
@@ -95,8 +97,14 @@ async def temporary(
 
 
 async def _end(sandbox: Sandbox) -> None:
+    from opensandbox.exceptions import SandboxApiException
+
     async with progress.doing("ending the sandbox"):
-        await sandbox.destroy()
+        try:
+            await sandbox.destroy()
+        except SandboxApiException as error:
+            if error.status_code != NOT_FOUND:  # it has reached its end already
+                raise
 
 
 def _wish(invocation: Invocation, flags: Flags) -> Flags:

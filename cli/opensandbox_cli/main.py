@@ -149,6 +149,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _complain(error: click.ClickException) -> int:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show()  # a group alone: its help is what was wanted
+        return error.exit_code
     message = " ".join(error.format_message().split()).rstrip(".")
     context = error.ctx if isinstance(error, click.UsageError) else None
     advice = f"; see: {context.command_path} {context.help_option_names[-1]}" if context else ""

@@ -10,7 +10,7 @@ import signal
 import termios
 import tty
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from opensandbox_cli.failures import CommandFault
@@ -30,6 +30,8 @@ async def converse(
     sandbox: Sandbox, *, working_directory: str | None = None, command: str | None = None
 ) -> int:
     """Run a shell, or a command, on a terminal until it ends; returns its exit code."""
+    from opensandbox.exceptions import SandboxConnectionException, SandboxException
+
     columns, rows = shutil.get_terminal_size()
     terminal = await sandbox.terminals.open(
         rows=rows, columns=columns, working_directory=working_directory, command=command
@@ -38,14 +40,14 @@ async def converse(
         async with terminal:
             with raw_terminal():
                 await _carry(terminal)
+    except SandboxConnectionException as error:
+        advice = f"see whether the sandbox lives: osb sandbox get {sandbox.id}"
+        raise CommandFault(f"the terminal was closed; {advice}") from error
     except BaseException:
-        await sandbox.terminals.delete(terminal.id)
+        with suppress(SandboxException):  # what ended this matters more
+            await sandbox.terminals.delete(terminal.id)
         raise
-    if terminal.exit_code is None:
-        raise CommandFault(
-            f"the terminal was closed; see whether the sandbox lives: osb sandbox get {sandbox.id}"
-        )
-    return terminal.exit_code & 0xFF
+    return (terminal.exit_code or 0) & 0xFF
 
 
 async def _carry(terminal: Terminal) -> None:
@@ -92,7 +94,7 @@ def raw_terminal() -> Iterator[None]:
         yield
         return
     before = termios.tcgetattr(STDIN)
-    tty.setraw(STDIN)
+    tty.setraw(STDIN, termios.TCSADRAIN)  # what was typed ahead stays
     try:
         yield
     except BaseException:

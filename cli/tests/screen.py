@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from cli.tests.program import Osb
 
-WAIT_SECONDS = 60.0  # bounds every wait; none needs nearly as long
+WAIT_SECONDS = 20.0  # bounds every wait; none needs nearly as long
 
 # The terminal becomes the one that Ctrl-C and a change of size come from.
 _TAKE_TERMINAL = """

@@ -81,7 +81,6 @@ def test_an_unknown_command_of_a_sandbox(osb: Osb) -> None:
     ("words", "complaint"),
     [
         ("nonsense", "No such command 'nonsense'; see: osb --help"),
-        ("sandbox", "Missing command; see: osb sandbox --help"),
         ("sandbox get", "Missing argument 'ID'; see: osb sandbox get --help"),
         ("sandbox renew x -t soon", "write 10m, 1h30m, 90s, or seconds; see: osb sandbox renew"),
         ("sandbox create -e novalue", "'novalue' is not KEY=VALUE"),

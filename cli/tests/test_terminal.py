@@ -19,7 +19,7 @@ def test_a_shell_is_a_real_terminal_that_follows_the_window(real_osb: Osb) -> No
     with real_osb.sandbox() as made, Screen(real_osb, "shell", made, rows=30, columns=90) as screen:
         before = screen.attributes()
         screen.press("test -t 0 && stty size\n")
-        screen.wait_for("\n30 90\r")
+        screen.wait_for("30 90\r")
         screen.resize(41, 123)
         # The shell learns of it when the signal has travelled: ask until it has.
         screen.press("until [ \"$(stty size)\" = '41 123' ]; do sleep 0.1; done; echo re''sized\n")
@@ -68,7 +68,7 @@ def test_a_sandbox_that_ends_under_a_shell_gives_the_terminal_back(real_osb: Osb
         real_osb.print_("sandbox", "kill", made)
         assert screen.wait() == 125
         assert screen.attributes() == before
-        assert "osb: " in screen.text
+        assert f"osb sandbox get {made}" in screen.text
 
 
 def test_a_command_gets_a_terminal_when_it_asks_for_one(real_osb: Osb) -> None:
