@@ -22,11 +22,17 @@ import httpx
 
 from opensandbox import SandboxSync
 from opensandbox.config import ConnectionConfigSync
+from opensandbox.exceptions import SandboxException
 
 T = TypeVar("T")
 
-START_LIMIT = 30.0
-"""How long the server may take to answer, in seconds."""
+START_LIMIT = 60.0
+"""How long the server may take to answer, in seconds; the first start makes the Python pack."""
+CODE = """
+import sys, IPython
+print(sum(n * n for n in range(1000)))
+print(sys.executable, sys.version.split()[0], "with IPython", IPython.__version__)
+"""
 
 
 def main() -> None:
@@ -51,20 +57,26 @@ def main() -> None:
 
 def show(sandbox: SandboxSync) -> None:
     """Run commands, files and code in one sandbox."""
-    run = sandbox.commands.run
-    step("run a command", lambda: run("echo hello from $(hostname)").text)
-    step("who it is", lambda: run("id -un; ls / | tr '\\n' ' '").text)
+
+    def run(command: str | list[str]) -> str:
+        execution = sandbox.commands.run(command)
+        if execution.exit_code:
+            said = "; ".join(message.text for message in execution.logs.stderr)
+            sys.exit(f"\n{command} failed with status {execution.exit_code}: {said}")
+        return execution.text
+
+    step("run a command", lambda: run("echo hello from $(hostname)"))
+    step("who it is", lambda: run("id -un; ls / | tr '\\n' ' '"))
     step("write a file", lambda: sandbox.files.write_file("/workspace/note.txt", "kept\n"))
     step("read it back", lambda: sandbox.files.read_file("/workspace/note.txt").strip())
-    code = "import platform; print(sum(n * n for n in range(1000)), platform.python_version())"
-    step("run Python", lambda: run(["python3", "-c", code]).text)
+    step("run Python", lambda: run(["python3", "-c", CODE]))
     session = step("open a shell", sandbox.commands.create_session)
     sandbox.commands.run_in_session(session, "cd /workspace; x=42")
     step("its state stays", lambda: sandbox.commands.run_in_session(session, "echo $x $PWD").text)
     seen = (
         "ls /home /root /var/log 2>/dev/null | head -3; test -e /etc/shadow || echo no host files"
     )
-    step("what it cannot see", lambda: run(seen).text)
+    step("what it cannot see", lambda: run(seen))
 
 
 def step(name: str, do: Callable[[], T], tell: Callable[[T], str] = str) -> T:
@@ -138,4 +150,7 @@ def become_root() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except SandboxException as fault:
+        sys.exit(f"\n{fault}\nWhat this host lacks: sudo .venv/bin/opensandbox-server doctor")

@@ -22,6 +22,7 @@ BY_HAND = frozenset({"__init__.py", "waiting.py"})
 # before the words in them.
 TABLE = {
     "pytestmark = pytest.mark.anyio\n\n": "",
+    "AsyncGenerator[bytes, None]": "Generator[bytes, None, None]",
     "Awaitable[bool]": "bool",
     "Awaitable[Remote]": "Remote",
     "Awaitable[SandboxEndpoint]": "SandboxEndpoint",
@@ -37,12 +38,14 @@ TABLE = {
     "_async": "_sync",
     "__aiter__": "__iter__",
     "aclose": "close",
+    "aclosing": "closing",
     "aiter_bytes": "iter_bytes",
     "aread": "read",
     "asynccontextmanager": "contextmanager",
     "AsyncBaseTransport": "BaseTransport",
     "AsyncClient": "Client",
     "AsyncExitStack": "ExitStack",
+    "AsyncGenerator": "Generator",
     "AsyncHTTPTransport": "HTTPTransport",
     "AsyncIterable": "Iterable",
     "AsyncIterator": "Iterator",

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 func newCommands(t *testing.T) *Commands {
 	t.Helper()
 	dir := t.TempDir()
-	c := New(table, dir, journal.DefaultLimit, slog.New(slog.DiscardHandler))
+	c := New(table, dir, journal.DefaultLimit, journal.NewKeeper(journal.KeptBytes), slog.New(slog.DiscardHandler))
 	t.Cleanup(func() {
 		c.Close()
 		if left, _ := os.ReadDir(dir); len(left) > 0 {

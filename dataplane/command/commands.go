@@ -29,9 +29,8 @@ var (
 
 const (
 	keepStatus   = 24 * time.Hour
-	keepCommands = 20_000    // ended commands remembered at most
-	keepJournals = 256 << 20 // bytes of journals of ended commands kept at most
-	startFailed  = 255       // exit code of a command that could not be started
+	keepCommands = 20_000 // ended commands remembered at most
+	startFailed  = 255    // exit code of a command that could not be started
 )
 
 // Commands starts commands and remembers them for a day after their end.
@@ -40,6 +39,7 @@ type Commands struct {
 	dir   string // of journals
 	limit int64  // of one journal
 	log   *slog.Logger
+	keep  *journal.Keeper
 
 	waits sync.WaitGroup
 
@@ -50,10 +50,11 @@ type Commands struct {
 	isClosed bool
 }
 
-// New makes an empty registry whose journals are files in dir, each at most limit bytes.
-func New(table *process.Table, dir string, limit int64, log *slog.Logger) *Commands {
+// New makes an empty registry whose journals are files in dir, each at most limit bytes. Those of ended
+// commands go to keep.
+func New(table *process.Table, dir string, limit int64, keep *journal.Keeper, log *slog.Logger) *Commands {
 	return &Commands{
-		table: table, dir: dir, limit: limit, log: log,
+		table: table, dir: dir, limit: limit, log: log, keep: keep,
 		byID: map[string]*Command{}, captures: map[*Capture]struct{}{},
 	}
 }
@@ -130,26 +131,13 @@ func (c *Commands) finished(cmd *Command) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended = append(c.ended, cmd)
-	c.discardBeyond(keepJournals)
+	c.keep.Add(cmd.Journal)
 	for len(c.ended) > keepCommands || time.Since(c.ended[0].result.Ended) > keepStatus {
 		oldest := c.ended[0]
 		c.ended = c.ended[1:]
 		oldest.Journal.Discard()
 		oldest.content.discard()
 		delete(c.byID, oldest.ID)
-	}
-}
-
-// discardBeyond removes the oldest journals until the rest takes at most limit bytes. It counts anew,
-// because a journal grows after the end of its command when a process of it lives on.
-func (c *Commands) discardBeyond(limit int64) {
-	kept := int64(0)
-	for _, cmd := range c.ended {
-		kept += cmd.Journal.Kept()
-	}
-	for i := 0; kept > limit && i < len(c.ended)-1; i++ {
-		kept -= c.ended[i].Journal.Kept()
-		c.ended[i].Journal.Discard()
 	}
 }
 

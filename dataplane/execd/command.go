@@ -262,7 +262,7 @@ func (s *Server) commandLogs(w http.ResponseWriter, r *http.Request) error {
 	defer patience.SetWriteDeadline(time.Time{}) // the connection may serve other requests
 	for {
 		chunk, err := reader.Poll()
-		if err != nil || chunk.Offset >= end || patience.SetWriteDeadline(time.Now().Add(followerPatience)) != nil {
+		if err != nil || chunk.Offset >= end || patience.SetWriteDeadline(time.Now().Add(s.patience())) != nil {
 			return nil
 		}
 		data := chunk.Data[:min(int64(len(chunk.Data)), end-chunk.Offset)]

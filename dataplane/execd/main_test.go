@@ -5,6 +5,7 @@ package execd
 import (
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -17,6 +18,8 @@ import (
 
 	"go.uber.org/goleak"
 
+	"opensandbox.io/dataplane/command"
+	"opensandbox.io/dataplane/journal"
 	"opensandbox.io/dataplane/metrics"
 	"opensandbox.io/dataplane/process"
 	"opensandbox.io/dataplane/terminal"
@@ -27,7 +30,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience is how long a test waits for something that must happen before it calls it missing.
 const patience = 30 * time.Second
 
-// daemon is a Server on a TCP port and on a unix socket, with the parts that need no journal.
+// daemon is a Server on a TCP port and on a unix socket, without sessions and with small journals.
 type daemon struct {
 	*Server
 	t      *testing.T
@@ -53,6 +56,7 @@ func startDaemon(t *testing.T, token string) *daemon {
 		Server: &Server{
 			Token: token, SandboxID: "sandbox-1", Environ: environ,
 			Terminals: terminal.New(table, environ), Metrics: metrics.NewMeter("/"),
+			Commands: command.New(table, dir, 1, journal.NewKeeper(journal.KeptBytes), slog.New(slog.DiscardHandler)),
 		},
 	}
 	onTCP := listen(t, "tcp", "127.0.0.1:0")
@@ -65,6 +69,7 @@ func startDaemon(t *testing.T, token string) *daemon {
 	t.Cleanup(func() {
 		d.client.CloseIdleConnections()
 		d.Terminals.Close()
+		d.Commands.Close()
 		d.connections.closeAll()
 		d.ports.close()
 		_ = server.Close()

@@ -18,14 +18,14 @@ func (s *Server) commandOutput(w http.ResponseWriter, r *http.Request) error {
 	}
 	id := r.PathValue("id")
 	if cmd, unknown := s.Commands.Get(id); unknown == nil {
-		wanted.stream(w, r, id, cmd, cmd.Journal, commandLines())
+		wanted.stream(s, w, r, id, cmd, cmd.Journal, commandLines())
 		return nil
 	}
 	latest, err := s.Sessions.LatestRun(id)
 	if err != nil {
 		return failf(http.StatusNotFound, CodeInvalidBody, "no command and no session that has run anything has the id %q", id)
 	}
-	wanted.stream(w, r, id, latest, latest.Journal, sessionLines())
+	wanted.stream(s, w, r, id, latest, latest.Journal, sessionLines())
 	return nil
 }
 
@@ -58,10 +58,10 @@ func parseOutputRequest(r *http.Request) (wanted outputRequest, err error) {
 	return wanted, nil
 }
 
-func (o outputRequest) stream(w http.ResponseWriter, r *http.Request, id string, running run, output *journal.Journal, lines [2]event.Lines) {
+func (o outputRequest) stream(s *Server, w http.ResponseWriter, r *http.Request, id string, running run, output *journal.Journal, lines [2]event.Lines) {
 	if o.inLines {
-		resumeLines(w, r, id, running, output, lines, o.told)
+		s.resumeLines(w, r, id, running, output, lines, o.told)
 	} else {
-		streamBytes(w, r, id, running, output, o.cursor, o.follows)
+		s.streamBytes(w, r, id, running, output, o.cursor, o.follows)
 	}
 }

@@ -5,6 +5,7 @@
 package execd
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"opensandbox.io/dataplane/command"
 	"opensandbox.io/dataplane/metrics"
@@ -33,10 +35,15 @@ type Server struct {
 	Terminals *terminal.Terminals
 	Metrics   *metrics.Meter
 	Log       *slog.Logger
+	// FollowerPatience is how long somebody who asks for output again may read nothing; 0 is a minute. A
+	// reader holds back the program it reads from, and this one can come back with its cursor.
+	FollowerPatience time.Duration
 
 	connections connections
 	ports       portProxy
 }
+
+func (s *Server) patience() time.Duration { return cmp.Or(s.FollowerPatience, time.Minute) }
 
 // Handler returns the whole daemon as one http.Handler.
 func (s *Server) Handler() http.Handler {

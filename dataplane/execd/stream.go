@@ -42,13 +42,13 @@ func streamLines(w http.ResponseWriter, r *http.Request, id string, running run,
 
 // resumeLines is streamLines for a client that lost its stream: told has, for each output, the cursor
 // of the last line that reached it. What one output wrote before its cursor is not told again.
-func resumeLines(w http.ResponseWriter, r *http.Request, id string, running run, output *journal.Journal, lines [2]event.Lines, told [2]int64) {
+func (s *Server) resumeLines(w http.ResponseWriter, r *http.Request, id string, running run, output *journal.Journal, lines [2]event.Lines, told [2]int64) {
 	cursor := min(told[0], told[1])
 	reader := output.Read(max(cursor-1, 0)) // from the line end before it: "\r" may be half of one
 	defer reader.Close()
 	stream := event.NewStream(w)
 	defer stream.Close()
-	stream.LimitWait(followerPatience)
+	stream.LimitWait(s.patience())
 	frames := event.AppendText(nil, event.Init, []byte(id), time.Now(), cursor)
 	if first := reader.Cursor(); first > cursor {
 		frames = event.AppendGap(frames, first, time.Now())
@@ -102,12 +102,12 @@ func appendResult(frames []byte, result command.Result) []byte {
 
 // streamBytes replays a journal byte for byte from cursor on, then with follow goes on until the run
 // ends. The terminal frame comes only when the run has ended.
-func streamBytes(w http.ResponseWriter, r *http.Request, id string, running run, output *journal.Journal, cursor int64, follows bool) {
+func (s *Server) streamBytes(w http.ResponseWriter, r *http.Request, id string, running run, output *journal.Journal, cursor int64, follows bool) {
 	reader := output.Read(cursor)
 	defer reader.Close()
 	stream := event.NewStream(w)
 	defer stream.Close()
-	stream.LimitWait(followerPatience)
+	stream.LimitWait(s.patience())
 	frames := event.AppendText(nil, event.Init, []byte(id), time.Now(), cursor)
 	if first := reader.Cursor(); first > cursor {
 		frames = event.AppendGap(frames, first, time.Now())
@@ -134,10 +134,6 @@ func streamBytes(w http.ResponseWriter, r *http.Request, id string, running run,
 		_ = stream.Send(appendResult(nil, running.Result())) // nobody is left to tell when it fails
 	}
 }
-
-// followerPatience is how long somebody who asks for output again may read nothing. A reader holds
-// back the program it reads from, and this one can come back with its cursor.
-const followerPatience = 60 * time.Second
 
 // sendLost ends a stream whose journal cannot be read on. To a client that has gone it says nothing.
 func sendLost(r *http.Request, stream *event.Stream, err error) {

@@ -55,6 +55,7 @@ func TestADeletedSessionDoesNotWaitForAShellThatNeverBegins(t *testing.T) {
 
 func TestAnInterruptIsNotForTheRunAfter(t *testing.T) {
 	forEachShell(t, func(t *testing.T, s *Session) {
+		dir := s.saved.dir
 		first, reader, err := s.Start(context.Background(), Request{Shell: "trap : TERM; echo ready; while [ ! -e stop ]; do sleep 0.02; done"})
 		if err != nil {
 			t.Fatal(err)
@@ -66,7 +67,7 @@ func TestAnInterruptIsNotForTheRunAfter(t *testing.T) {
 		if err := s.Interrupt(); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(s.saved.dir+"/stop", nil, 0o600); err != nil {
+		if err := os.WriteFile(dir+"/stop", nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		first.Result()
@@ -88,6 +89,31 @@ func TestANewShellKnowsWhatTheEnvFileSaysNow(t *testing.T) {
 				t.Errorf("got %q, want %s", out, value)
 			}
 			run(t, s, "exit 1")
+		}
+	})
+}
+
+func TestSessionsTogetherKeepABoundedOutput(t *testing.T) {
+	forEachShell(t, func(t *testing.T, s *Session) {
+		fill := "x=0123456789abcdef; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do x=$x$x; done; echo $x" // 512 KiB
+		var all []*Session
+		for range 4 {
+			other, err := s.sessions.Create("/")
+			if err != nil {
+				t.Fatal(err)
+			}
+			run(t, other, fill)
+			all = append(all, other)
+		}
+		kept := int64(0)
+		for _, other := range all {
+			kept += other.latest.Journal.Kept()
+		}
+		if kept > keptBytes || all[3].latest.Journal.Kept() == 0 || all[0].latest.Journal.Kept() != 0 {
+			t.Errorf("%d bytes are kept", kept)
+		}
+		if out, result := run(t, all[0], "echo fine"); out != "fine\n" || !result.Succeeded() {
+			t.Errorf("got %q %+v", out, result)
 		}
 	})
 }

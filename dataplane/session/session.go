@@ -92,7 +92,9 @@ func (s *Session) Start(ctx context.Context, request Request) (*Run, *journal.Re
 	s.sessions.runs.Add(1)
 	go func() {
 		defer s.sessions.runs.Done()
-		run.end(s.execute(run, request))
+		result := s.execute(run, request)
+		s.sessions.keep.Add(run.Journal)
+		run.end(result)
 		s.turn <- struct{}{}
 	}()
 	return run, reader, nil
@@ -127,6 +129,9 @@ func (s *Session) execute(run *Run, request Request) command.Result {
 		defer timer.Stop()
 		timeout = timer.C
 	}
+	looks := time.NewTicker(lookInterval)
+	defer looks.Stop()
+	waits := 0
 	reports := s.shell.reports
 	for {
 		select {
@@ -140,6 +145,13 @@ func (s *Session) execute(run *Run, request Request) command.Result {
 			reports = nil
 		case <-s.shell.process.Done():
 			return s.ended("")
+		case <-looks.C:
+			if waits++; !s.shell.isWaiting() {
+				waits = 0
+			}
+			if waits == looksForSilence {
+				return s.silent()
+			}
 		case <-timeout:
 			s.kill()
 			return s.ended(fmt.Sprintf("timed out after %s: killed", request.Timeout))

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -20,6 +21,9 @@ import (
 	"opensandbox.io/dataplane/journal"
 	"opensandbox.io/dataplane/process"
 )
+
+// keptBytes is what the sessions of a test keep of their outputs.
+const keptBytes = 1 << 20
 
 var table = process.NewTable(false)
 
@@ -39,7 +43,18 @@ func pathOf(t *testing.T, shell string) string {
 		return os.Getenv("PATH")
 	}
 	dir := t.TempDir()
-	for _, name := range []string{"sh", "sleep", "cat", "kill", "sed"} {
+	names := []string{"sh", "sleep", "cat", "kill", "sed"}
+	if shell == "busybox" {
+		program, err := exec.LookPath("busybox")
+		if err != nil {
+			t.Skip("there is no busybox here")
+		}
+		if err := os.Symlink(program, filepath.Join(dir, "sh")); err != nil {
+			t.Fatal(err)
+		}
+		names = names[1:]
+	}
+	for _, name := range names {
 		for _, from := range []string{"/bin/", "/usr/bin/"} {
 			if os.Symlink(from+name, filepath.Join(dir, name)) == nil {
 				break
@@ -49,9 +64,9 @@ func pathOf(t *testing.T, shell string) string {
 	return dir
 }
 
-// forEachShell runs a test with bash and with plain sh.
+// forEachShell runs a test with bash, with plain sh and with the sh of busybox.
 func forEachShell(t *testing.T, test func(t *testing.T, s *Session)) {
-	for _, shell := range []string{"bash", "sh"} {
+	for _, shell := range []string{"bash", "sh", "busybox"} {
 		t.Run(shell, func(t *testing.T) {
 			dir := t.TempDir()
 			environ := process.NewEnviron([]string{"PATH=" + pathOf(t, shell), "HOME=" + dir}, filepath.Join(dir, "env"))
@@ -59,7 +74,7 @@ func forEachShell(t *testing.T, test func(t *testing.T, s *Session)) {
 			if err := os.Mkdir(state, 0o700); err != nil {
 				t.Fatal(err)
 			}
-			sessions := New(table, environ, state, journal.DefaultLimit)
+			sessions := New(table, environ, state, journal.DefaultLimit, journal.NewKeeper(keptBytes))
 			defer func() {
 				sessions.Close()
 				if left, _ := os.ReadDir(state); len(left) > 0 {

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"opensandbox.io/dataplane/command"
+	"opensandbox.io/dataplane/journal"
 	"opensandbox.io/dataplane/process"
 )
 
@@ -26,6 +27,7 @@ type Sessions struct {
 	environ *process.Environ
 	dir     string // of journals and long scripts
 	limit   int64  // of one journal
+	keep    *journal.Keeper
 
 	runs sync.WaitGroup
 
@@ -33,9 +35,9 @@ type Sessions struct {
 	byID map[string]*Session
 }
 
-// New makes an empty registry; dir and limit are for journals as in command.New.
-func New(table *process.Table, environ *process.Environ, dir string, limit int64) *Sessions {
-	return &Sessions{table: table, environ: environ, dir: dir, limit: limit, byID: map[string]*Session{}}
+// New makes an empty registry; dir, limit and keep are for journals as in command.New.
+func New(table *process.Table, environ *process.Environ, dir string, limit int64, keep *journal.Keeper) *Sessions {
+	return &Sessions{table: table, environ: environ, dir: dir, limit: limit, keep: keep, byID: map[string]*Session{}}
 }
 
 // Create makes a session that begins in dir. Its shell starts with the first run.

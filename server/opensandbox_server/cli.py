@@ -50,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
     doctor = commands.add_parser(
         "doctor", help="tell what works on this host and how to fix the rest"
     )
-    _add_config_flag(doctor, is_top=False)
+    _add_place_flags(doctor, is_top=False)
     doctor.set_defaults(command=_doctor)
     _add_images(commands)
     migrate = commands.add_parser("migrate-snapshots", help="move snapshot records to PostgreSQL")
@@ -68,16 +68,21 @@ def _add_config_flag(to: argparse.ArgumentParser, *, is_top: bool) -> None:
     to.add_argument("--config", type=Path, metavar="PATH", default=default, help=text)
 
 
-def _add_serve_flags(to: argparse.ArgumentParser, *, is_top: bool) -> None:
+def _add_place_flags(to: argparse.ArgumentParser, *, is_top: bool) -> None:
     default: Any = None if is_top else argparse.SUPPRESS
-    no: Any = False if is_top else argparse.SUPPRESS
     _add_config_flag(to, is_top=is_top)
-    to.add_argument("--host", default=default, help="listen on this address (server.host)")
-    to.add_argument("--port", type=int, default=default, help="listen on this port (server.port)")
     to.add_argument(
         "--data-dir", type=Path, default=default, help="keep everything here (server.data_dir)"
     )
     to.add_argument("--runtime", default=default, help="make sandboxes with this (runtime.type)")
+
+
+def _add_serve_flags(to: argparse.ArgumentParser, *, is_top: bool) -> None:
+    default: Any = None if is_top else argparse.SUPPRESS
+    no: Any = False if is_top else argparse.SUPPRESS
+    _add_place_flags(to, is_top=is_top)
+    to.add_argument("--host", default=default, help="listen on this address (server.host)")
+    to.add_argument("--port", type=int, default=default, help="listen on this port (server.port)")
     to.add_argument(
         "--stop-sandboxes", action="store_true", default=no, help="end all sandboxes at the end"
     )

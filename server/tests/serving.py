@@ -69,7 +69,7 @@ def serving(data_dir: Path, *flags: str, key: str | None = KEY) -> Iterator[Serv
     with said.open("wb") as output:
         process = subprocess.Popen(words, stdout=output, stderr=output, env=environ)
     try:
-        yield Serving(_wait_for_url(process, said), process, said)
+        yield Serving(wait_for_url(process, said), process, said)
     finally:
         if process.poll() is None:
             process.terminate()
@@ -81,7 +81,7 @@ def serving(data_dir: Path, *flags: str, key: str | None = KEY) -> Iterator[Serv
             raise
 
 
-def _wait_for_url(process: subprocess.Popen[bytes], said: Path) -> str:
+def wait_for_url(process: subprocess.Popen[bytes], said: Path) -> str:
     until = time.monotonic() + START_SECONDS
     while time.monotonic() < until:
         if found := re.search(r"listening on (http://\S+)", said.read_text()):

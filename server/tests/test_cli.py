@@ -117,15 +117,20 @@ def test_init_config_takes_the_usual_place(tmp_path: Path) -> None:
     assert (tmp_path / ".sandbox.toml").exists()
 
 
+@pytest.mark.parametrize("is_before", [True, False])
 def test_doctor_tells_what_is_missing_and_what_fixes_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    is_before: bool,
 ) -> None:
     monkeypatch.setenv("OPENSANDBOX_BIN_DIR", str(tmp_path))
-    assert run("--runtime", "fake", "doctor") == 1
+    flags = ["--runtime", "fake", "--data-dir", str(tmp_path / "own")]
+    assert run(*([*flags, "doctor"] if is_before else ["doctor", *flags])) == 1
     shown = capsys.readouterr().out
     assert "missing  ingress" in shown
     assert "fix: make build" in shown
-    assert "ok       data directory" in shown
+    assert f"ok       data directory: {tmp_path / 'own'} can be written" in shown
 
 
 def test_images_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

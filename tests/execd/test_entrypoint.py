@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The daemon as supervisor: entrypoint, signals, zombies, an orderly end."""
 
+import contextlib
 import os
+import pty
+import select
 import signal
 import subprocess
 from pathlib import Path
@@ -70,6 +73,51 @@ def test_sigterm_ends_a_daemon_without_entrypoint_and_what_it_started(tmp_path: 
         assert process.wait(20) == 0
     pid = pid_file.read_text().strip()
     eventually(lambda: not Path(f"/proc/{pid}").exists())
+
+
+def test_what_a_killed_daemon_left_in_its_state_directory_is_removed(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    for name in ("old.journal", "old.text", "old.sh", "env"):
+        (state / name).write_text("left")
+    with running(tmp_path, f"--listen=unix://{tmp_path / 's'}"):
+        eventually((tmp_path / "s").exists)
+        with client_of(tmp_path / "s") as client:
+            assert run(client, "echo fine").stdout == ["fine"]
+        assert not list(state.glob("old.*"))
+        assert (state / "env").read_text() == "left"  # not ours alone
+
+
+def test_a_log_that_nobody_reads_any_more_does_not_end_the_daemon(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    command = [str(BINARY), f"--state-dir={tmp_path / 'state'}", f"--listen=unix://{path}"]
+    with subprocess.Popen([*command, "--log-level=7"], stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        eventually(path.exists)
+        process.stderr.close()
+        with client_of(path) as client:
+            for _ in range(20):  # each writes to the log
+                assert run(client, "echo fine").stdout == ["fine"]
+            process.send_signal(signal.SIGPIPE)
+            assert run(client, "trap - PIPE; kill -PIPE $$").error is not None  # not inherited
+        process.terminate()
+        assert process.wait(20) == 0
+
+
+def test_an_entrypoint_may_read_from_the_terminal_it_was_started_on(tmp_path: Path) -> None:
+    command = ["setsid", "--ctty", "--wait", str(BINARY), f"--state-dir={tmp_path / 'state'}"]
+    command += ["--log-level=0", *flags(tmp_path), "sh", "-c", 'read x; echo "got $x"; exit 5']
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs) as process:
+        os.close(theirs)
+        os.write(ours, b"a word\n")
+        seen = b""
+        with contextlib.suppress(OSError):  # so says a terminal that nobody has open any more
+            while select.select([ours], [], [], 20)[0] and (part := os.read(ours, 1024)):
+                seen += part
+        os.close(ours)  # hangs up whoever still reads
+        assert process.wait(20) == 5
+    assert b"got a word" in seen
 
 
 def test_orphans_are_adopted_and_reaped(daemon: Daemon) -> None:

@@ -69,6 +69,15 @@ def test_cwd_of_a_run_stays_in_force(session: Session) -> None:
     assert session.out("pwd") == inside
 
 
+def test_a_relative_cwd_of_a_run_starts_where_the_shell_is(session: Session) -> None:
+    session.run("mkdir -p outer/inner; cd outer")
+    assert session.out("basename $PWD", cwd="inner") == ["inner"]
+    assert session.out("basename $PWD", cwd="..") == ["outer"]
+    missing = session.run("echo not run", cwd="no/such")
+    assert missing.error is not None
+    assert "not run" not in missing.stdout
+
+
 def test_stderr_is_merged_into_stdout_and_blank_lines_are_dropped(session: Session) -> None:
     execution = session.run("echo one; echo; echo two >&2")
     assert execution.stdout == ["one", "two"]
@@ -225,3 +234,14 @@ def test_runs_in_one_session_do_not_overlap(session: Session) -> None:
         assert folded(second).stdout == ["second"]
     else:
         assert second.status_code in (409, 500)
+
+
+@pytest.mark.parametrize("trick", ["set -n", "command() { :; }"])
+def test_a_shell_that_cannot_tell_its_end_is_replaced(session: Session, trick: str) -> None:
+    session.run("export KEPT=yes")
+    lost = session.run(f"echo before; {trick}", timeout=60_000)
+    assert lost.stdout == ["before"]
+    assert lost.error is not None
+    assert lost.error["evalue"] == "-1"
+    assert "no longer tells" in lost.error["traceback"][0]
+    assert session.out("echo $KEPT") == ["yes"]

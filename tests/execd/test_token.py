@@ -75,6 +75,15 @@ def test_connect_asks_for_the_token(guarded: Daemon) -> None:
         assert connection.recv(100).startswith(b"HTTP/1.1 401")
 
 
+def test_a_question_about_the_whole_server_asks_for_the_token(guarded: Daemon) -> None:
+    """net/http would answer OPTIONS * before any route is looked at."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(20)
+        connection.connect(str(guarded.socket_path))
+        connection.sendall(b"OPTIONS * HTTP/1.1\r\nHost: execd\r\n\r\n")
+        assert connection.recv(100).startswith(b"HTTP/1.1 401")
+
+
 def test_the_token_opens(guarded: Daemon) -> None:
     assert guarded.client.get("/ping").status_code == 200
 
@@ -82,6 +91,15 @@ def test_the_token_opens(guarded: Daemon) -> None:
 def test_no_command_sees_the_token(guarded: Daemon) -> None:
     execution = run(guarded.client, "env; tr '\\0' '\\n' < /proc/$PPID/cmdline")
     assert TOKEN not in "\n".join(execution.stdout)
+
+
+def test_a_command_of_the_same_user_cannot_look_into_the_daemon() -> None:
+    look = "( : < /proc/$PPID/mem ) && echo memory; ( : < /proc/$PPID/environ ) && echo environment"
+    with run_daemon("user", ["--traceable=true"], token=TOKEN) as open_daemon:
+        assert run(open_daemon.client, look).stdout == ["memory", "environment"]
+    with run_daemon("user", ["--traceable=false"], token=TOKEN) as daemon:
+        assert run(daemon.client, look).stdout == []
+        assert run(daemon.client, ": < /proc/$$/mem && echo my own").stdout == ["my own"]
 
 
 def test_the_token_is_in_no_log(guarded: Daemon) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.security.harness import Home, missing, opened_home, own_network
+from tests.security.internet import made_outside
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +26,13 @@ def home(network: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hom
     assert network >= 0
     with opened_home(tmp_path_factory.mktemp("home")) as opened:
         yield opened
+
+
+@pytest.fixture(scope="module")
+def outside(network: int) -> Iterator[int]:
+    """A network namespace with public, private and metadata addresses, one hop from the runtime."""
+    with made_outside(network) as netns:
+        yield netns
 
 
 @pytest.fixture(autouse=True)

@@ -27,14 +27,13 @@ from opensandbox_server.images import Image
 from opensandbox_server.programs import find_program
 from opensandbox_server.runtimes.base import Instance, Resources, RuntimeHome, SandboxSpec
 from opensandbox_server.runtimes.oci import syscalls
-from opensandbox_server.runtimes.oci.bundle import Launch
+from opensandbox_server.runtimes.oci.bundle import PROTECTIONS, Launch
 from opensandbox_server.runtimes.oci.doctor import examine
 from opensandbox_server.runtimes.oci.options import read_options
 from opensandbox_server.runtimes.oci.runtime import OCIRuntime
 
 Result = TypeVar("Result")
 TOKEN = "the token of the tests"  # noqa: S105  # of sandboxes that live for seconds
-ALL_PROTECTIONS = ("capabilities", "seccomp", "paths")
 _numbers = itertools.count(1)
 
 
@@ -44,7 +43,7 @@ class WeakenedRuntime(OCIRuntime):
     without: tuple[str, ...] = ()
 
     def _launch(self, spec: SandboxSpec, image: Image) -> Launch:
-        kept = tuple(name for name in ALL_PROTECTIONS if name not in self.without)
+        kept = tuple(name for name in PROTECTIONS if name not in self.without)
         return replace(super()._launch(spec, image), protections=kept)
 
 

@@ -6,14 +6,16 @@ from __future__ import annotations
 import errno
 import fcntl
 import json
+import os
 import platform
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from opensandbox_server.runtimes.oci.bundle import CAPABILITIES
-from tests.security.harness import Home
+from tests.security.harness import Box, Home
 
 CAPABILITY_BITS = {
     "CAP_CHOWN": 0,
@@ -98,6 +100,23 @@ def test_a_dangerous_system_call_is_refused_before_the_kernel_looks_at_it(
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers are those of x86_64")
+def test_the_machines_asynchronous_reads_and_writes_cannot_be_used_up(home: Home) -> None:
+    """The kernel counts them for the whole machine: a database beside it would get none."""
+    take = (
+        "import ctypes, errno; libc = ctypes.CDLL(None, use_errno=True)\n"
+        "result = libc.syscall(206, 300, ctypes.byref(ctypes.c_ulong()))  # io_setup\n"
+        "print('done' if result >= 0 else errno.errorcode[ctypes.get_errno()])\n"
+        "print(open('/proc/sys/fs/aio-nr').read())"
+    )
+    weak = home.start(without=("seccomp",)).python(take).output.split()
+    if weak[0] == "ENOSYS":
+        pytest.skip("this kernel itself has no such calls")
+    assert weak[0] == "done"
+    assert int(weak[1]) >= 300
+    assert home.start().python(take).output.split()[0] == "ENOSYS"
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers are those of x86_64")
 def test_clone3_does_not_exist_and_clone_makes_no_namespaces(home: Home) -> None:
     make = (
         "import ctypes, errno, os; libc = ctypes.CDLL(None, use_errno=True)\n"
@@ -116,9 +135,14 @@ def test_clone3_does_not_exist_and_clone_makes_no_namespaces(home: Home) -> None
 
 
 def test_user_namespaces_are_used_up_even_without_a_filter(home: Home) -> None:
-    weak = home.start(without=("seccomp",)).sh("unshare --user true")
+    box = home.start(without=("seccomp",))
+    weak = box.sh("unshare --user true")
     assert weak.status != 0
     assert "No space left on device" in weak.output
+    allow = ["sh", "-c", "echo 5 > /proc/sys/user/max_user_namespaces"]
+    inside = ["nsenter", f"--user=/proc/{pid_of(home, box)}/ns/user"]
+    subprocess.run([*inside, *allow], check=True)
+    assert box.sh("unshare --user true").status == 0
 
 
 def test_a_raw_socket_needs_a_capability_nobody_has(home: Home) -> None:
@@ -128,10 +152,11 @@ def test_a_raw_socket_needs_a_capability_nobody_has(home: Home) -> None:
 
 
 def test_setuid_programs_give_nothing(home: Home) -> None:
-    box = home.start()
-    box.sh("cp /usr/bin/id /tmp/id && chmod 4755 /tmp/id")
     become = "import os; os.setgid(1000); os.setuid(1000); os.execv('/tmp/id', ['id', '-u'])"
-    assert box.python(become).output == "1000"
+    for without, user in ((("no_new_privileges",), "0"), ((), "1000")):
+        box = home.start(without=without)
+        box.sh("cp /usr/bin/id /tmp/id && chmod 4755 /tmp/id")
+        assert box.python(become).output == user
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="other machines have one kind of call")
@@ -160,7 +185,7 @@ tried = dict(
     environment=lambda: open("/proc/1/environ").read(),
     memory=lambda: open("/proc/1/mem", "rb+").close(),
     root=lambda: os.listdir("/proc/1/root"),
-    descriptors=lambda: os.listdir("/proc/1/fd"),
+    descriptors=lambda: os.close(os.open("/proc/1/fd/0", os.O_RDONLY)),
     takes_descriptor=lambda: call(438, os.pidfd_open(1), 1, 0),
     traces=lambda: call(101, 0x4206, 1, 0, 0),
     journals=lambda: os.listdir("/run/opensandbox"),
@@ -176,17 +201,36 @@ for name, attack in tried.items():
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers are those of x86_64")
-def test_only_root_of_the_sandbox_gets_at_its_execd(home: Home) -> None:
+def test_nobody_in_a_sandbox_gets_at_its_execd(home: Home) -> None:
+    weak = home.start(without=("untraceable",))
+    assert len(weak.python(PEEK.format(uid=0)).output.split()) == 8
     box = home.start()
-    assert len(box.python(PEEK.format(uid=0)).output.split()) == 8
+    assert box.python(PEEK.format(uid=0)).output.split() == ["journals", "ends"]
     assert box.python(PEEK.format(uid=1000)).output == ""
+    assert weak.python(PEEK.format(uid=1000)).output == ""
 
 
 def test_what_is_counted_per_user_is_not_counted_against_the_hosts_root(home: Home) -> None:
     """Else one sandbox could use up the inotify instances of the host and of all others."""
+    plain = ["unshare", "--user", "--map-root-user", "--kill-child", "--fork"]
+    with subprocess.Popen([*plain, "sh", "-c", "echo made; exec sleep 60"], stdout=-1) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"made\n"
+        assert owner_of(process.pid) == os.getuid()  # as root makes one without more ado
+        process.kill()
     box = home.start()
-    record = json.loads((home.data_dir / "sandboxes" / box.id / "state.json").read_text())
-    with Path(f"/proc/{record['pid']}/ns/user").open() as namespace:
-        owner = fcntl.ioctl(namespace, NS_GET_OWNER_UID, bytes(4))
     first = int(box.sh("awk '{print $2}' /proc/self/uid_map").output)
-    assert int.from_bytes(owner, sys.byteorder) == first > 0
+    assert owner_of(pid_of(home, box)) == first > 0
+
+
+def owner_of(pid: int) -> int:
+    """Return the user that what a process uses is counted against."""
+    with Path(f"/proc/{pid}/ns/user").open() as namespace:
+        owner = fcntl.ioctl(namespace, NS_GET_OWNER_UID, bytes(4))
+    return int.from_bytes(owner, sys.byteorder)
+
+
+def pid_of(home: Home, box: Box) -> int:
+    """Return the first process of a sandbox, as the host counts."""
+    record = json.loads((home.data_dir / "sandboxes" / box.id / "state.json").read_text())
+    return int(record["pid"])

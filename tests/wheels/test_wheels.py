@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The wheels are whole: built from this tree, installed elsewhere, and used from there."""
 
+import contextlib
 import os
 import shutil
 import socket
@@ -17,6 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "opensandbox"
 UV = str(CACHE / "tools" / "bin" / "uv")
 KEY = "key of the wheels"
+OUTSIDE = "tests/wheels/elsewhere"
+"""A package with a runtime, as somebody else would write it."""
 
 USE = """
 import sys
@@ -34,39 +37,50 @@ finally:
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty environment outside the clone, with nothing but our wheels and what they need."""
-    home = tmp_path_factory.mktemp("wheels")
-    for package in ("cli", "sdks/python", "server"):
-        build = [UV, "build", "--quiet", "--wheel", "--out-dir", str(home / "dist")]
-        # From PATH, which has setup's Go when the machine has none.
-        path = f"{CACHE / 'tools' / 'bin'}:{os.environ['PATH']}"
-        subprocess.run([*build, str(ROOT / package)], check=True, env=os.environ | {"PATH": path})
-    subprocess.run(
-        [UV, "venv", "--quiet", "--python", sys.executable, str(home / "env")], check=True
-    )
-    wheels = sorted(str(wheel) for wheel in (home / "dist").glob("*.whl"))
-    python = str(home / "env" / "bin" / "python")
-    subprocess.run([UV, "pip", "install", "--quiet", "--python", python, *wheels], check=True)
-    return home / "env"
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheels of this repository, and one from outside of it."""
+    made = tmp_path_factory.mktemp("wheels")
+    # From PATH, which has setup's Go when the machine has none.
+    path = f"{CACHE / 'tools' / 'bin'}:{os.environ['PATH']}"
+    for package in ("cli", "sdks/python", "server", "tests/conformance", OUTSIDE):
+        build = [UV, "build", "--quiet", "--wheel", "--out-dir", str(made), str(ROOT / package)]
+        subprocess.run(build, check=True, env=os.environ | {"PATH": path})
+    return made
 
 
-@pytest.fixture
-def server(environment: Path, tmp_path: Path) -> Iterator[str]:
-    """The installed server, started away from the clone; gives its address."""
-    runtime = (
-        "oci" if os.geteuid() == 0 and (shutil.which("crun") or shutil.which("runc")) else "fake"
-    )
+def install(wheels: Path, place: Path, *names: str) -> Path:
+    """Make an empty environment outside the clone with some wheels and what they need."""
+    subprocess.run([UV, "venv", "--quiet", "--python", sys.executable, str(place)], check=True)
+    chosen = [str(next(wheels.glob(f"{name}-[0-9]*.whl"))) for name in names]
+    python = str(place / "bin" / "python")
+    subprocess.run([UV, "pip", "install", "--quiet", "--python", python, *chosen], check=True)
+    return place
+
+
+@pytest.fixture(scope="module")
+def environment(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with the server, and with a runtime from outside."""
+    names = ("opensandbox", "opensandbox_server", "opensandbox_runtime_elsewhere")
+    return install(wheels, tmp_path_factory.mktemp("server") / "env", *names)
+
+
+@pytest.fixture(scope="module")
+def suite(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with the conformance suite and nothing else of ours."""
+    return install(wheels, tmp_path_factory.mktemp("suite") / "env", "opensandbox_conformance")
+
+
+@contextlib.contextmanager
+def running(environment: Path, runtime: str, home: Path) -> Iterator[str]:
+    """Run the installed server away from the clone; gives its address."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         domain = f"127.0.0.1:{probe.getsockname()[1]}"
     command = [str(environment / "bin" / "opensandbox-server"), "serve", "--stop-sandboxes"]
     command += ["--runtime", runtime, "--port", domain.split(":")[1]]
-    command += ["--data-dir", str(tmp_path / "data")]
-    clean = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(tmp_path)}
-    process = subprocess.Popen(
-        command, cwd=tmp_path, env=clean | {"OPENSANDBOX_SERVER_API_KEY": KEY}
-    )
+    command += ["--data-dir", str(home / "data")]
+    clean = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(home)}
+    process = subprocess.Popen(command, cwd=home, env=clean | {"OPENSANDBOX_SERVER_API_KEY": KEY})
     try:
         wait_for(f"http://{domain}/health", process)
         yield domain
@@ -76,7 +90,7 @@ def server(environment: Path, tmp_path: Path) -> Iterator[str]:
 
 
 def wait_for(url: str, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         assert process.poll() is None, "the server ended"
         try:
@@ -87,6 +101,24 @@ def wait_for(url: str, process: subprocess.Popen[bytes]) -> None:
     raise AssertionError("the server does not answer")
 
 
+def conform(suite: Path, home: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run the installed suite, where no settings of this repository apply."""
+    command = [str(suite / "bin" / "opensandbox-conformance"), *words]
+    return subprocess.run(
+        command,
+        cwd=home,
+        env={"PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def best_runtime() -> str:
+    has_launcher = shutil.which("crun") or shutil.which("runc")
+    return "oci" if os.geteuid() == 0 and has_launcher else "fake"
+
+
 def test_the_server_wheel_carries_its_programs(environment: Path) -> None:
     (programs,) = environment.glob("lib/python*/site-packages/opensandbox_server/bin")
     names = {program.name for program in programs.iterdir()}
@@ -94,15 +126,58 @@ def test_the_server_wheel_carries_its_programs(environment: Path) -> None:
     assert any(name.startswith("ingress") for name in names)
 
 
-def test_a_sandbox_runs_from_what_the_wheels_installed(
-    environment: Path, server: str, tmp_path: Path
-) -> None:
-    used = subprocess.run(
-        [str(environment / "bin" / "python"), "-c", USE, server, KEY],
-        cwd=tmp_path,
-        env={"PATH": "/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+def test_a_sandbox_runs_from_what_the_wheels_installed(environment: Path, tmp_path: Path) -> None:
+    with running(environment, best_runtime(), tmp_path) as domain:
+        used = subprocess.run(
+            [str(environment / "bin" / "python"), "-c", USE, domain, KEY],
+            cwd=tmp_path,
+            env={"PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
     assert used.stdout.startswith("kept\n")
+
+
+def test_the_installed_suite_passes_on_a_runtime_from_outside_this_repository(
+    environment: Path, suite: Path, tmp_path: Path
+) -> None:
+    with running(environment, "elsewhere", tmp_path) as domain:
+        done = conform(suite, tmp_path, "--domain", domain, "--api-key", KEY, "--image", "any")
+        left = httpx.get(f"http://{domain}/v1/sandboxes", headers={"OPEN-SANDBOX-API-KEY": KEY})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "test_lifecycle.py" in done.stdout
+    assert " passed" in done.stdout
+    assert left.json()["items"] == []
+
+
+def test_the_installed_suite_finds_a_server_that_does_not_conform(
+    environment: Path, suite: Path, tmp_path: Path
+) -> None:
+    with running(environment, "elsewhere", tmp_path) as domain:
+        given = ("--domain", domain, "--image", "any", "-q")
+        refused = conform(suite, tmp_path, *given, "--api-key", "another")
+        # Paths of ingress do not begin with this, so every request is answered with 404.
+        wrong = conform(suite, tmp_path, "--domain", f"{domain}/nowhere", "--api-key", KEY)
+    gone = conform(suite, tmp_path, *given, "--api-key", KEY)
+    assert (refused.returncode, wrong.returncode, gone.returncode) == (4, 4, 4)
+    assert "does not take this key" in refused.stdout + refused.stderr
+    assert "does not answer" in gone.stdout + gone.stderr
+
+
+def test_a_runtime_from_outside_checks_its_own_table_of_the_config(
+    environment: Path, tmp_path: Path
+) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text('[runtime]\ntype = "elsewhere"\n[elsewhere]\ncolour = "red"\n')
+    words = [
+        str(environment / "bin" / "opensandbox-server"),
+        "--config",
+        str(config),
+        "--port",
+        "0",
+    ]
+    words += ["--data-dir", str(tmp_path / "data")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert "elsewhere.colour: unknown key" in done.stderr

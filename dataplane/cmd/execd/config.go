@@ -24,6 +24,7 @@ type config struct {
 	stateDir      string
 	journalLimit  int64
 	logLevel      slog.Level
+	isTraceable   bool
 	shutdownGrace time.Duration
 	entrypoint    []string
 	environ       []string
@@ -56,6 +57,7 @@ func parseFlags(args, environ []string, out io.Writer) (config, error) {
 	flags.Int64Var(&c.journalLimit, "journal-limit", journal.DefaultLimit, "keep at most this many bytes of the output of one command")
 	flags.IntVar(&level, "log-level", 6, "how much to log, from 0 (least) to 7 (most)")
 	flags.DurationVar(&c.shutdownGrace, "graceful-shutdown-timeout", time.Second, "let open requests end for this long at the end")
+	flags.BoolVar(&c.isTraceable, "traceable", false, "let other processes look into this one, to debug it: they can then read the token")
 	flags.BoolVar(&isVersion, "version", false, "print the version")
 	for _, name := range []string{"jupyter-host", "jupyter-token", "jupyter-idle-poll-interval"} {
 		flags.String(name, "", "accepted for compatibility and not used: there is no Jupyter server")

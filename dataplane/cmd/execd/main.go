@@ -27,6 +27,12 @@ func main() {
 		fmt.Fprintln(os.Stderr, "execd:", err)
 		os.Exit(2)
 	}
+	if !config.isTraceable {
+		if err := shutOut(); err != nil {
+			fmt.Fprintln(os.Stderr, "execd:", err)
+			os.Exit(1)
+		}
+	}
 	// What our parent left open belongs to us alone, not to the commands we start.
 	_ = unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC) // before Linux 5.11 only we may mark them one by one
 
@@ -48,6 +54,15 @@ func main() {
 		os.Exit(1)
 	}
 	os.Exit(status)
+}
+
+// shutOut keeps commands from tracing us and from reading our memory, which has the token, even those that
+// run as the same user. Programs that we start are like any others: exec undoes it for them.
+func shutOut() error {
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("keep other processes out of this one: %w", err)
+	}
+	return nil
 }
 
 // forwarded are the signals an entrypoint may expect from whoever runs the container.

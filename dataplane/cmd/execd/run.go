@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -21,6 +22,8 @@ import (
 
 	"opensandbox.io/dataplane/command"
 	"opensandbox.io/dataplane/execd"
+	"opensandbox.io/dataplane/journal"
+	"opensandbox.io/dataplane/listen"
 	"opensandbox.io/dataplane/metrics"
 	"opensandbox.io/dataplane/process"
 	"opensandbox.io/dataplane/session"
@@ -46,11 +49,11 @@ func run(ctx context.Context, c config, childExited, received chan os.Signal) (i
 	if err != nil {
 		return 0, err
 	}
-	listeners, err := listenAll(c.listen)
+	listeners, err := listen.All(c.listen)
 	if err != nil {
 		return 0, err
 	}
-	defer closeAll(listeners)
+	defer listen.Close(listeners)
 	stateDir, removeState, err := openStateDir(c.stateDir)
 	if err != nil {
 		return 0, err
@@ -66,12 +69,13 @@ func run(ctx context.Context, c config, childExited, received chan os.Signal) (i
 		}
 	}
 	environ := process.NewEnviron(c.environ, envFile(c.environ, stateDir))
+	keep := journal.NewKeeper(journal.KeptBytes)
 	server := &execd.Server{
 		Token:     token,
 		SandboxID: os.Getenv("OPENSANDBOX_ID"),
 		Environ:   environ,
-		Commands:  command.New(table, stateDir, c.journalLimit, log),
-		Sessions:  session.New(table, environ, stateDir, c.journalLimit),
+		Commands:  command.New(table, stateDir, c.journalLimit, keep, log),
+		Sessions:  session.New(table, environ, stateDir, c.journalLimit, keep),
 		Terminals: terminal.New(table, environ),
 		Metrics:   metrics.NewMeter("/"),
 		Log:       log,
@@ -90,15 +94,23 @@ func serve(ctx context.Context, c config, server *execd.Server, listeners []net.
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     slog.NewLogLogger(server.Log.Handler(), slog.LevelDebug),
 	}
+	var newcomers listen.Newcomers
+	newcomers.Watch(httpServer)
 	main, err := startEntrypoint(c.entrypoint, server.Environ, table)
 	if err != nil {
 		return 0, err
 	}
 	group, ctx := errgroup.WithContext(ctx)
+	var accepting sync.WaitGroup
+	queues := make([]*listen.Queue, 0, len(listeners))
 	for _, listener := range listeners {
 		server.Log.Info("listening", "address", listener.Addr().String(), "version", version)
+		queue := &listen.Queue{Listener: listener}
+		queues = append(queues, queue)
+		accepting.Add(1)
 		group.Go(func() error {
-			if err := httpServer.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			defer accepting.Done()
+			if err := httpServer.Serve(queue); !errors.Is(err, net.ErrClosed) {
 				return fmt.Errorf("serve %s: %w", listener.Addr(), err)
 			}
 			return nil
@@ -107,7 +119,15 @@ func serve(ctx context.Context, c config, server *execd.Server, listeners []net.
 	status := 0
 	group.Go(func() error {
 		status = supervise(ctx, main, server.Log, received)
-		shutdown(httpServer, c.shutdownGrace)
+		ending, cancel := context.WithTimeout(context.Background(), c.shutdownGrace)
+		defer cancel()
+		// However short the entrypoint lived: who asked before its end gets an answer.
+		for _, queue := range queues {
+			queue.Finish(c.shutdownGrace)
+		}
+		accepting.Wait()
+		newcomers.Wait(ending)
+		shutdown(ending, httpServer)
 		return nil
 	})
 	return status, group.Wait()
@@ -170,10 +190,8 @@ func hasTerminal() bool {
 	return err == nil && group == unix.Getpgrp()
 }
 
-// shutdown stops accepting, gives open requests the grace, then cuts them.
-func shutdown(server *http.Server, grace time.Duration) {
-	ctx, cancel := context.WithTimeout(context.Background(), grace)
-	defer cancel()
+// shutdown gives open requests until the end of ctx, then cuts them.
+func shutdown(ctx context.Context, server *http.Server) {
 	if server.Shutdown(ctx) != nil {
 		_ = server.Close()
 	}

@@ -35,7 +35,7 @@ func parseFlags(args []string, out io.Writer) (config, error) {
 	var isVersion bool
 	flags := flag.NewFlagSet("ingress", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
-	flags.Func("listen", "listen on tcp://HOST:PORT or fd://N; may be repeated (default tcp://127.0.0.1:8080)", func(value string) error {
+	flags.Func("listen", "listen on tcp://HOST:PORT, unix://PATH or fd://N; may be repeated (default tcp://127.0.0.1:8080)", func(value string) error {
 		c.listen = append(c.listen, value)
 		return nil
 	})

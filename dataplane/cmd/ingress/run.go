@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"opensandbox.io/dataplane/ingress"
+	"opensandbox.io/dataplane/listen"
 )
 
 // errServerGone ends the program when the control channel does: the next server starts a new ingress.
@@ -41,11 +42,11 @@ func run(ctx context.Context, c config) error {
 		return fmt.Errorf("-api: %w", err)
 	}
 	defer server.Close()
-	listeners, err := listenAll(c.listen)
+	listeners, err := listen.All(c.listen)
 	if err != nil {
 		return err
 	}
-	defer closeAll(listeners)
+	defer listen.Close(listeners)
 	return serve(ctx, c, server, channel, listeners, log)
 }
 

@@ -43,6 +43,11 @@ class Kind(Enum):
         """A background command has not ended when its stream has; code has no exit code."""
         return self not in (Kind.BACKGROUND, Kind.CODE)
 
+    @property
+    def ends_with_event(self) -> bool:
+        """Whether a stream without a last word was cut; code of older daemons may have none."""
+        return self in (Kind.COMMAND, Kind.BACKGROUND, Kind.SESSION)
+
 
 class EventReader:
     """Cuts bytes, as they arrive, into events."""
@@ -100,6 +105,13 @@ class Fold:
     def is_over(self) -> bool:
         """Nothing more is worth waiting for, although the stream may not have ended."""
         return self.kind is Kind.BACKGROUND and self.execution.complete is not None
+
+    @property
+    def has_ended(self) -> bool:
+        """The run has said how it ended; one in the background has only to say that it began."""
+        if self.kind is Kind.BACKGROUND and self.execution.id is not None:
+            return True
+        return self.execution.complete is not None or self.execution.error is not None
 
     def add(self, event: Event) -> Happening | None:
         """Take one event in and return what it meant, if it meant anything."""
@@ -183,10 +195,9 @@ class ReplayFold(Fold):
     def _add_raw(self, stream: str, raw: bytes, event: Event) -> OutputMessage:
         if self._keeps_output:
             self._outputs[stream] += raw
-        text = raw.decode(errors="replace")
         timestamp = event.get("timestamp")
         return OutputMessage(
-            text=text,
+            text=raw.decode(errors="replace"),
             timestamp=timestamp if isinstance(timestamp, int) else 0,
             is_error=stream == "stderr",
             raw=raw,

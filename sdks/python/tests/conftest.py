@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from sdks.python.tests.cutting import Cutter, run_cutter
 from sdks.python.tests.daemon import TOKEN_HEADER, Execd, run_execd
 from sdks.python.tests.standin import API_KEY, StandIn, run_standin
 
@@ -31,6 +32,14 @@ def standin(execd: Execd, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
         standin.execd = {"endpoint": execd.address, "headers": {TOKEN_HEADER: execd.token}}
         monkeypatch.setenv("OPEN_SANDBOX_DOMAIN", standin.domain)
         yield standin
+
+
+@pytest.fixture
+def cutter(execd: Execd, standin: StandIn) -> Iterator[Cutter]:
+    """Put a proxy that cuts connections in front of the daemon."""
+    with run_cutter(execd.address) as cutter:
+        standin.execd = {**standin.execd, "endpoint": cutter.address}
+        yield cutter
 
 
 @pytest.fixture

@@ -2,11 +2,12 @@
 """A caller that gives up leaves nothing behind. Only the async half can be given up on."""
 
 import asyncio
+import secrets
 
 import pytest
 
 from opensandbox import Sandbox
-from opensandbox.models.execd import ExecutionHandlers, ExecutionInit
+from opensandbox.models.execd import ExecutionHandlers, ExecutionInit, OutputMessage
 from sdks.python.tests.standin import StandIn
 
 pytestmark = pytest.mark.anyio
@@ -29,7 +30,7 @@ async def test_giving_up_on_a_create_kills_the_sandbox(standin: StandIn) -> None
     assert standin.sandboxes == {}
 
 
-async def test_giving_up_on_a_command_leaves_it_running(standin: StandIn) -> None:
+async def test_giving_up_on_a_command_ends_it(standin: StandIn) -> None:
     sandbox = await Sandbox.create("image")
     started: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
@@ -43,10 +44,47 @@ async def test_giving_up_on_a_command_leaves_it_running(standin: StandIn) -> Non
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert (await sandbox.commands.get_command_status(execution_id)).running
-    await sandbox.commands.interrupt(execution_id)
-    await sandbox.commands.replay(execution_id, follow=True)
-    assert not (await sandbox.commands.get_command_status(execution_id)).running
+    assert (await sandbox.commands.follow(execution_id)).exit_code == -1
+    assert standin.sandboxes
+    await sandbox.destroy()
+
+
+async def test_giving_up_on_a_session_ends_what_it_runs_and_not_the_session(
+    standin: StandIn,
+) -> None:
+    sandbox = await Sandbox.create("image")
+    session = await sandbox.commands.create_session()
+    began = asyncio.Event()
+
+    async def on_stdout(_: OutputMessage) -> None:
+        began.set()
+
+    handlers = ExecutionHandlers(on_stdout=on_stdout)
+    text = "x=kept; echo began; sleep 600"
+    running = asyncio.create_task(sandbox.commands.run_in_session(session, text, handlers=handlers))
+    await began.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert (await sandbox.commands.run_in_session(session, "echo again")).text == "again"
+    assert standin.sandboxes
+    await sandbox.destroy()
+
+
+async def test_giving_up_before_a_command_has_said_anything_ends_it_too(
+    standin: StandIn,
+) -> None:
+    sandbox = await Sandbox.create("image")
+    mark = secrets.randbelow(10**12)  # other tests sleep too
+    for delay in range(6):
+        running = asyncio.create_task(sandbox.commands.run(f"exec sleep 600.{mark}"))
+        for _ in range(delay * 3):
+            await asyncio.sleep(0)  # a little further each time
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    gone = f"for n in $(seq 200); do pgrep -f 'sleep 600[.]{mark}' || exit 0; sleep 0.05; done"
+    assert (await sandbox.commands.run(f"{gone}; exit 1")).exit_code == 0
     assert standin.sandboxes
     await sandbox.destroy()
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 PROGRAM_PATHS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _DIRECTORIES = (
-    "dev etc home home/user mnt opt opt/opensandbox proc root run run/opensandbox srv sys tmp usr"
-    " var var/cache var/lib var/log var/spool var/tmp workspace"
+    "dev etc home home/user mnt opt opt/opensandbox opt/opensandbox/python proc root run"
+    " run/opensandbox srv sys tmp usr var var/cache var/lib var/log var/spool var/tmp workspace"
 )
 _USERS = (
     "root:x:0:0:root:/root:/bin/sh\n"

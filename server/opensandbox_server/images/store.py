@@ -5,21 +5,34 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import hashlib
 import json
+import logging
+import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from opensandbox_server.images.host import host_paths, make_skeleton
-from opensandbox_server.runtimes.base import ImageUnknown
+from opensandbox_server.images.pack import PACK, NoPack, Plan, place_pack, plan_pack
+from opensandbox_server.runtimes.base import ImageUnknown, RuntimeFault
+
+log = logging.getLogger(__name__)
 
 HOST_IMAGE = "host"
 _DESCRIPTION = "image.json"
-_HOST_VERSION = 1
+_HOST_VERSION = 2
 """Changes when the skeleton of the host image does."""
+CACHE = Path("/var/cache/opensandbox")
+"""What all servers of a machine share."""
+HOST_PATH = f"{PACK}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class ImageNotMade(RuntimeFault):
+    """The image host could not be made; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +47,8 @@ class Image:
     uid: int = 0
     gid: int = 0
     host_paths: Sequence[str] = ()
+    pack: str = ""
+    """The directory that is shown as the Python pack; empty when the image brings its own."""
     created: float = 0.0
     size_bytes: int = 0
 
@@ -41,9 +56,10 @@ class Image:
 class ImageStore:
     """The images below a data directory."""
 
-    def __init__(self, data_dir: Path) -> None:
-        """Take the data directory; nothing is opened yet."""
+    def __init__(self, data_dir: Path, cache: Path = CACHE) -> None:
+        """Take the data directory and what is shared with other servers; nothing is opened yet."""
         self._directory = data_dir / "images"
+        self._caches = (cache, data_dir / "cache")
         self._sandboxes = data_dir / "sandboxes"
         self._known: dict[str, tuple[int, Image]] = {}
         self._making_host = asyncio.Lock()
@@ -70,7 +86,11 @@ class ImageStore:
         await asyncio.to_thread(self._remove, name)
 
     def sweep(self) -> None:
-        """Remove the files of former images that no sandbox runs from any more. Blocks."""
+        """Remove former images that no sandbox runs from any more, and half-made ones. Blocks."""
+        for fresh in self._directory.glob(".new-*"):
+            with _held(fresh) as is_ours:
+                if is_ours:
+                    shutil.rmtree(fresh, ignore_errors=True)
         in_use = self._images_in_use()
         for aside in self._directory.glob(".old-*"):
             if _described_name(aside / "image") not in in_use:
@@ -80,31 +100,54 @@ class ImageStore:
         """Make an image in a directory of its own; it appears whole or not at all. Blocks."""
         self._directory.mkdir(mode=0o711, parents=True, exist_ok=True)
         fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=self._directory))
-        try:
-            fresh.chmod(0o711)
-            image = fill(fresh / "rootfs")
-            description = asdict(image) | {"name": name, "rootfs": "rootfs"}
-            (fresh / _DESCRIPTION).write_text(json.dumps(description))
-            final = self._place(name)
-            self._set_aside(final)
-            fresh.rename(final)
-        except BaseException:
-            shutil.rmtree(fresh, ignore_errors=True)
-            raise
+        with _held(fresh):
+            try:
+                fresh.chmod(0o711)
+                image = fill(fresh / "rootfs")
+                description = asdict(image) | {"name": name, "rootfs": "rootfs"}
+                (fresh / _DESCRIPTION).write_text(json.dumps(description))
+                final = self._place(name)
+                self._set_aside(final)
+                fresh.rename(final)
+            except BaseException:
+                shutil.rmtree(fresh, ignore_errors=True)
+                raise
         self.sweep()
         return self._read(name)
 
     def _host(self) -> Image:
-        stamp = f"{_HOST_VERSION}.{int(_newest_stamp())}"
+        plan = _plan_or_none()
+        stamp = f"{_HOST_VERSION}.{int(_newest_stamp())}.{plan.key if plan else ''}"
         marker = self._place(HOST_IMAGE) / "stamp"
-        if not marker.is_file() or marker.read_text() != stamp:
-            self.add(HOST_IMAGE, lambda root: self._fill_host(root, stamp))
+        try:
+            is_there = marker.is_file() and marker.read_text() == stamp
+            if not is_there or not self._has_pack(HOST_IMAGE):
+                self.add(HOST_IMAGE, lambda root: self._fill_host(root, stamp, plan))
+        except OSError as fault:
+            places = " or ".join(str(cache) for cache in self._caches)
+            raise ImageNotMade(
+                f"the image {HOST_IMAGE} cannot be made: {fault.strerror or fault}; it needs "
+                f"{self._directory} and 150 MiB in {places}"
+            ) from fault
         return self._read(HOST_IMAGE)
 
-    def _fill_host(self, root: Path, stamp: str) -> Image:
+    def _fill_host(self, root: Path, stamp: str, plan: Plan | None) -> Image:
         make_skeleton(root)
         (root.parent / "stamp").write_text(stamp)
-        return Image(HOST_IMAGE, root, host_paths=host_paths(), cwd="/workspace")
+        image = Image(HOST_IMAGE, root, host_paths=host_paths(), cwd="/workspace")
+        if plan is None:
+            return image
+        try:
+            pack = place_pack(plan, self._caches, self._directory)
+        except NoPack as fault:
+            log.warning("sandboxes of the image %s get no Python of ours: %s", HOST_IMAGE, fault)
+            return image
+        return replace(image, pack=str(pack), env={"PATH": HOST_PATH})
+
+    def _has_pack(self, name: str) -> bool:
+        """Say whether the pack an image was made with is still there: caches may be emptied."""
+        pack = self._read(name).pack
+        return not pack or Path(pack).is_dir()
 
     def _read(self, name: str) -> Image:
         place = self._place(name)
@@ -158,6 +201,34 @@ class ImageStore:
         if plain == name:
             return self._directory / name
         return self._directory / f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+
+
+@contextlib.contextmanager
+def _held(fresh: Path) -> Iterator[bool]:
+    """Hold a directory in which an image is made; False when another process does.
+
+    The lock goes with the process: what a killed one left can be held, and removed, by the next.
+    """
+    try:
+        descriptor = os.open(fresh, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield False
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield True
+    except BlockingIOError:
+        yield False
+    finally:
+        os.close(descriptor)
+
+
+def _plan_or_none() -> Plan | None:
+    try:
+        return plan_pack()
+    except NoPack as fault:
+        log.warning("sandboxes of the image %s get no Python of ours: %s", HOST_IMAGE, fault)
+        return None
 
 
 def _described_name(place: Path) -> str | None:

@@ -10,15 +10,19 @@ a record in memory. Images are names, and some of them mean trouble: `unknown…
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
 import signal
-from collections.abc import AsyncIterator, Sequence
+import socket
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+from opensandbox_server.runtimes import execd
 from opensandbox_server.runtimes.base import (
     ExecdAddress,
     Finding,
@@ -34,13 +38,19 @@ from opensandbox_server.runtimes.base import (
     StartFailed,
     WrongState,
 )
-from opensandbox_server.runtimes.process_tree import processes_naming, signal_tree, start_time
-from opensandbox_server.sockets import listen_unix
+from opensandbox_server.runtimes.process_tree import (
+    processes_naming,
+    processes_with,
+    signal_tree,
+    start_time,
+)
 from opensandbox_server.spawn import Child, adopt, spawn
 
 LOG_BYTES = 256 * 1024
 """How much of the entrypoint's output is shown."""
 
+END_SECONDS = 5.0
+"""How long execd that closed its socket may take to end."""
 _IN_DIRECTORY = 'cd "$1" && shift && exec "$@"'
 
 
@@ -63,6 +73,7 @@ class FakeRuntime(Runtime):
         self._home = home
         self._processes: dict[str, _Process] = {}
         self._watchers: set[asyncio.Queue[RuntimeEvent]] = set()
+        self._sweeps: set[asyncio.Future[None]] = set()
 
     async def doctor(self) -> Sequence[Finding]:
         """Say whether commands will work."""
@@ -77,11 +88,12 @@ class FakeRuntime(Runtime):
             os.chown(self._sockets, -1, self._home.ingress_gid)
         self._files.mkdir(mode=0o700, exist_ok=True)
         await asyncio.to_thread(self._remove_half_made)
-        for record in sorted(self._files.glob("*/instance.json")):
-            self._find_again(record)
+        for instance_id, kept in await asyncio.to_thread(self._records):
+            await self._find_again(instance_id, kept)
 
     async def close(self) -> None:
         """Leave the instances running."""
+        await asyncio.gather(*self._sweeps, return_exceptions=True)
         for process in self._processes.values():
             if process.child:
                 process.child.forget()
@@ -95,14 +107,14 @@ class FakeRuntime(Runtime):
         address = ExecdAddress(socket=self._sockets / spec.id / "execd.sock")
         instance = Instance(spec.id, InstanceState.RUNNING, address, datetime.now(UTC))
         process = _Process(instance, spec.image)
+        self._processes[spec.id] = process
         if self._home.execd:
             try:
-                process.child = self._spawn(spec, self._home.execd, instance)
+                await self._begin(spec, self._home.execd, process)
             except BaseException:
-                await self.stop(spec.id)
+                await asyncio.shield(self.stop(spec.id))
                 raise
-            process.child.when_ended(lambda status: self.exit(spec.id, status))
-        self._processes[spec.id] = process
+            self._watch(process)
         return instance
 
     async def stop(self, instance_id: str) -> None:
@@ -111,8 +123,7 @@ class FakeRuntime(Runtime):
         if process and process.child and not process.child.has_ended:
             await asyncio.to_thread(signal_tree, process.child.pid, signal.SIGKILL)
             await process.child.wait()
-        for directory in (self._sockets / instance_id, self._files / instance_id):
-            await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
+        await asyncio.to_thread(self._remove, instance_id)
 
     async def pause(self, instance_id: str) -> None:
         """Stop every process of the tree."""
@@ -143,8 +154,9 @@ class FakeRuntime(Runtime):
         process = self._processes.get(instance_id)
         if process is None:
             return  # it was stopped, which is no news
-        code = status if status is None or status >= 0 else 128 - status
-        process.instance = replace(process.instance, state=InstanceState.EXITED, exit_code=code)
+        process.instance = replace(
+            process.instance, state=InstanceState.EXITED, exit_code=_exit_code(status)
+        )
         for queue in self._watchers:
             queue.put_nowait(RuntimeEvent(process.instance))
 
@@ -177,56 +189,85 @@ class FakeRuntime(Runtime):
         finally:
             self._watchers.discard(queue)
 
-    def _spawn(self, spec: SandboxSpec, execd: Path, instance: Instance) -> Child:
+    async def _begin(self, spec: SandboxSpec, program: Path, process: _Process) -> None:
+        """Start execd and wait for its answer; files are made on a thread."""
+        files, instance = self._files / spec.id, process.instance
         assert instance.execd.socket is not None
-        files, sockets = self._files / spec.id, instance.execd.socket.parent
+        await _whole(self._make_directories, files, instance.execd.socket.parent)
+        with contextlib.ExitStack() as ours:
+            gid = self._home.ingress_gid
+            listener = ours.enter_context(execd.listening(instance.execd.socket, gid))
+            token = ours.enter_context(execd.token_pipe(spec.execd_token))
+            with execd.asked(instance.execd.socket, spec.execd_token) as question:
+                try:
+                    process.child = self._run(spec, program, files, listener, token)
+                except OSError as fault:
+                    raise StartFailed(f"execd cannot be started: {fault.strerror}") from fault
+                ours.close()  # now only execd has the socket, which ends with it
+                await _whole(_write_record, files, process)
+                await self._answered(question, spec.id, process.child)
+
+    async def _answered(self, question: socket.socket, instance_id: str, child: Child) -> None:
+        try:
+            await execd.first_answer(question)
+        except execd.NoAnswer as fault:
+            status = _exit_code(await child.end(END_SECONDS))
+            logs = await asyncio.to_thread(_tail, self._files / instance_id / "log")
+            raise StartFailed(execd.why_it_ended(status, logs)) from fault
+
+    def _watch(self, process: _Process) -> None:
+        """Tell when it ends. execd that was killed leaves what it started: that is ended first."""
+        assert process.child is not None
+        instance_id = process.instance.id
+
+        async def sweep(status: int | None) -> None:
+            await asyncio.to_thread(self._end_leftovers, instance_id)
+            self.exit(instance_id, status)
+
+        def ended(status: int | None) -> None:
+            sweeping = asyncio.ensure_future(sweep(status))
+            self._sweeps.add(sweeping)
+            sweeping.add_done_callback(self._sweeps.discard)
+
+        process.child.when_ended(ended)
+
+    def _make_directories(self, files: Path, sockets: Path) -> None:
         for directory in (files, files / "work", files / "state", sockets):
             directory.mkdir(mode=0o750)
-        gid = self._home.ingress_gid
-        if gid is not None:
-            os.chown(sockets, -1, gid)
-        listener = listen_unix(instance.execd.socket, mode=0o660, gid=gid)
-        try:
-            child = self._run(spec, execd, files, listener.fileno())
-        except OSError as fault:
-            raise StartFailed(f"execd cannot be started: {fault.strerror}") from fault
-        finally:
-            listener.close()
-        record = {"pid": child.pid, "start": start_time(child.pid), "image": spec.image}
-        record["started_at"] = instance.started_at.isoformat()
-        written = files / "instance.json.new"
-        written.write_text(json.dumps(record))
-        written.rename(files / "instance.json")  # there whole or not at all
-        return child
+        if self._home.ingress_gid is not None:
+            os.chown(sockets, -1, self._home.ingress_gid)
 
-    def _run(self, spec: SandboxSpec, execd: Path, files: Path, listener: int) -> Child:
+    def _end_leftovers(self, instance_id: str) -> None:
+        """End what execd of an instance started and can no longer end itself."""
+        for pid in processes_with(f"EXECD_ENVS={self._files / instance_id / 'env'}"):
+            signal_tree(pid, signal.SIGKILL)
+
+    def _remove(self, instance_id: str) -> None:
+        self._end_leftovers(instance_id)
+        for directory in (self._sockets / instance_id, self._files / instance_id):
+            shutil.rmtree(directory, ignore_errors=True)
+
+    def _run(
+        self, spec: SandboxSpec, program: Path, files: Path, listener: int, token: int
+    ) -> Child:
         work = files / "work"
-        argv: list[str | Path] = [
-            "/bin/sh",
-            "-c",
-            _IN_DIRECTORY,
-            "sh",
-            work,
-            execd,
-            "--listen",
-            "fd://3",
-        ]
-        argv += ["--access-token-fd", "4", "--state-dir", files / "state", "--", *spec.entrypoint]
+        argv: list[str | Path] = ["/bin/sh", "-c", _IN_DIRECTORY, "sh", work, program]
+        argv += ["--listen", "fd://3", "--access-token-fd", "4"]
+        argv += ["--state-dir", files / "state", "--", *spec.entrypoint]
         env = {
             "PATH": f"/usr/local/bin:{os.defpath}",
             "HOME": str(work),
+            **spec.env,
             "EXECD_ENVS": str(files / "env"),
         }
-        readable, writable = os.pipe()
         log = os.open(files / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            os.write(writable, spec.execd_token.encode())
-            fds = {0: nothing, 1: log, 2: log, 3: listener, 4: readable}
-            return spawn(argv, env | dict(spec.env), fds=fds, has_own_session=True)
+            fds = {0: nothing, 1: log, 2: log, 3: listener, 4: token}
+            return spawn(argv, env, fds=fds, has_own_session=True)
         finally:
-            for descriptor in (readable, writable, log, nothing):
-                os.close(descriptor)
+            os.close(log)
+            os.close(nothing)
 
     def _remove_half_made(self) -> None:
         """Remove what a process that was killed in the middle of a start left."""
@@ -235,12 +276,14 @@ class FakeRuntime(Runtime):
                 continue
             for pid in processes_naming(str(directory)):
                 signal_tree(pid, signal.SIGKILL)
-            for left in (directory, self._sockets / directory.name):
-                shutil.rmtree(left, ignore_errors=True)
+            self._remove(directory.name)
 
-    def _find_again(self, record: Path) -> None:
-        kept = json.loads(record.read_text())
-        instance_id = record.parent.name
+    def _records(self) -> list[tuple[str, dict[str, Any]]]:
+        """Read what is known of the instances a former process started."""
+        records = sorted(self._files.glob("*/instance.json"))
+        return [(record.parent.name, json.loads(record.read_text())) for record in records]
+
+    async def _find_again(self, instance_id: str, kept: dict[str, Any]) -> None:
         address = ExecdAddress(socket=self._sockets / instance_id / "execd.sock")
         began = datetime.fromisoformat(kept["started_at"])
         process = _Process(
@@ -248,12 +291,39 @@ class FakeRuntime(Runtime):
         )
         self._processes[instance_id] = process
         if start_time(kept["pid"]) != kept["start"]:
+            await asyncio.to_thread(self._end_leftovers, instance_id)
             process.instance = replace(process.instance, state=InstanceState.EXITED)
             return
         process.child = adopt(kept["pid"])
-        process.child.when_ended(lambda status: self.exit(instance_id, status))
+        self._watch(process)
         if _is_stopped(kept["pid"]):
             process.instance = replace(process.instance, state=InstanceState.PAUSED)
+
+
+async def _whole(work: Callable[..., None], *arguments: object) -> None:
+    """Do work on a thread; a cancelled caller waits for its end, so that nothing comes after."""
+    doing = asyncio.ensure_future(asyncio.to_thread(work, *arguments))
+    try:
+        await asyncio.shield(doing)
+    except asyncio.CancelledError:
+        await asyncio.wait({doing})
+        raise
+
+
+def _write_record(files: Path, process: _Process) -> None:
+    """Write it whole or not at all."""
+    assert process.child is not None
+    pid, instance = process.child.pid, process.instance
+    record = {"pid": pid, "start": start_time(pid), "image": process.image}
+    record["started_at"] = instance.started_at.isoformat()
+    written = files / "instance.json.new"
+    written.write_text(json.dumps(record))
+    written.rename(files / "instance.json")
+
+
+def _exit_code(status: int | None) -> int | None:
+    """Count as shells do: 128 + signal."""
+    return status if status is None or status >= 0 else 128 - status
 
 
 def _is_stopped(pid: int) -> bool:

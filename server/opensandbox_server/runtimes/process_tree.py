@@ -30,6 +30,17 @@ def processes_naming(text: str) -> list[int]:
     return found
 
 
+def processes_with(variable: str) -> list[int]:
+    """Find the processes that were started with NAME=value, among those we may look into."""
+    found = []
+    for entry in _PROC.iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                if variable.encode() in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+    return found
+
+
 def signal_tree(root: int, number: signal.Signals) -> None:
     """Send a signal to a process and all its descendants, those that appear meanwhile included."""
     done: set[int] = set()

@@ -9,6 +9,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from opensandbox._events import Kind
 from opensandbox._requests import isolated_run_body, read_cursor, segment
+from opensandbox._resuming import Ask, Once
 from opensandbox.models import ExecutionHandlers
 from opensandbox.models.execd import Execution
 from opensandbox.models.isolated import (
@@ -25,8 +26,8 @@ from opensandbox.models.isolated import (
     IsolatedWorkspaceSpec,
 )
 
-from .commands import Commands
 from .files import Files
+from .following import Following, new_fold
 from .transport import Remote
 
 CURSOR_HEADER = "EXECD-ISOLATED-TAIL-CURSOR"
@@ -84,9 +85,10 @@ class IsolationSession:
         handlers: ExecutionHandlers | None = None,
     ) -> Execution:
         """Run shell text and return what came of it; look at ``exit_code`` and ``error``."""
-        body = isolated_run_body(code, opts)
-        commands = Commands(self._execd)
-        return await commands._stream(Kind.COMMAND, f"{self._path}/run", body, handlers)
+        ask = Ask("POST", f"{self._path}/run", json=isolated_run_body(code, opts))
+        fold = new_fold(Kind.COMMAND, handlers)
+        await Following(self._execd, fold, Once(), handlers).run(ask)
+        return fold.finish()
 
     async def run_background(
         self, code: str, *, opts: IsolatedRunOpts | None = None

@@ -3,8 +3,8 @@
 
 import logging
 import ssl
-from collections.abc import AsyncIterable, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, TypeVar
 
 import httpx
@@ -125,14 +125,23 @@ async def reading(response: httpx.Response) -> AsyncIterator[None]:
             await response.aclose()
 
 
+async def chunks_of(
+    response: httpx.Response, size: int | None = None
+) -> AsyncGenerator[bytes, None]:
+    """Yield an answer piece by piece and close it; only what the network does is translated."""
+    async with reading(response):
+        async for chunk in response.aiter_bytes(size):
+            yield chunk
+
+
 async def json_lines(
     remote: Remote, path: str, *, query: Query | None = None
 ) -> AsyncIterator[dict[str, Any]]:
     """Yield the JSON objects of a stream that goes on until somebody has enough."""
     response = await remote.open("GET", path, query=query, is_stream=True)
-    async with reading(response):
-        reader = EventReader()
-        async for chunk in response.aiter_bytes():
+    reader = EventReader()
+    async with aclosing(chunks_of(response)) as chunks:
+        async for chunk in chunks:
             for event in reader.feed(chunk):
                 yield event
 

@@ -2,40 +2,43 @@
 # Made from _async/commands.py by scripts/unasync.py; change it there.
 """Runs commands and shell sessions inside a sandbox."""
 
+import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
-from typing import Any
 
 from pydantic import BaseModel, TypeAdapter
 
-from opensandbox._events import EventReader, Fold, Happening, Kind, ReplayFold
+from opensandbox._events import Fold, Kind, ReplayFold
 from opensandbox._requests import (
-    Query,
     read_cursor,
     run_body,
     segment,
     session_run_body,
     set_env_command,
 )
-from opensandbox.exceptions import SandboxException, SandboxInternalException
+from opensandbox._resuming import Ask, Bytes, Lines, output_path
+from opensandbox.exceptions import SandboxException
 from opensandbox.models import ExecutionHandlersSync
 from opensandbox.models.execd import (
     CommandLogs,
     CommandReplay,
     CommandStatus,
     Execution,
-    ExecutionComplete,
-    ExecutionError,
-    ExecutionInit,
-    ExecutionResult,
-    OutputMessage,
     RunCommandOpts,
 )
 
-from .transport import Remote, reading
+from .following import Following, new_fold
+from .transport import Remote
+from .waiting import GIVING_UP, sleep
 
 CURSOR_HEADER = "EXECD-COMMANDS-TAIL-CURSOR"
-_EVENT_STREAM = {"Accept": "text/event-stream", "Cache-Control": "no-cache"}
+
+# Somebody who gives up asks once for the command to be ended and waits at most this long; more
+# often, with pauses that grow, when it is not known to have begun.
+PARTING_SECONDS = 5.0
+PARTING_TRIES = 4
+PARTING_PAUSE_SECONDS = 0.05
 
 
 class _NewSession(BaseModel):
@@ -63,11 +66,16 @@ class Commands:
         """Run shell text, or a program with its arguments, and return what came of it.
 
         A command that fails is no exception: look at ``exit_code`` and ``error``. In the background
-        it returns at once. A client that goes away does not end the command.
+        it returns at once. A stream that breaks is taken up again. To give up, by cancelling the
+        task or with Ctrl-C, ends the command; a client that dies does not.
         """
         opts = opts or RunCommandOpts()
         kind = Kind.BACKGROUND if opts.background else Kind.COMMAND
-        return self._stream(kind, "/command", run_body(command, opts), handlers)
+        # Chosen here, so that the command can be found again whatever happens to the answer.
+        execution_id = secrets.token_hex(16)
+        body = {"id": execution_id, **run_body(command, opts)}
+        ask = Ask("POST", "/command", json=body)
+        return self._run(new_fold(kind, handlers), ask, execution_id, handlers)
 
     def interrupt(self, execution_id: str) -> None:
         """End a running command."""
@@ -100,10 +108,9 @@ class Commands:
 
         What handlers get has the bytes too, in ``raw``.
         """
-        path = f"/command/{segment(execution_id, 'execution_id')}/output"
-        query = [("cursor", str(cursor)), ("follow", str(follow).lower())]
         fold = ReplayFold(keeps_output=not (handlers and handlers.skip_accumulation))
-        self._read(fold, "GET", path, handlers, query=query)
+        resumption = Bytes(execution_id, cursor, follow=follow)
+        Following(self._execd, fold, resumption, handlers).run(resumption.next_ask())
         return fold.finish_replay()
 
     def follow(
@@ -114,10 +121,9 @@ class Commands:
         It may run or have ended, in the foreground or the background. Also takes the id of a
         session, and then follows its latest run.
         """
-        fold = Fold(Kind.COMMAND, keeps_output=not (handlers and handlers.skip_accumulation))
-        path = f"/command/{segment(execution_id, 'execution_id')}/output"
-        query = [("lines", "true"), ("cursor", str(cursor))]
-        self._read(fold, "GET", path, handlers, query=query)
+        fold = new_fold(Kind.COMMAND, handlers)
+        ask = Ask("GET", output_path(execution_id), [("lines", "true"), ("cursor", str(cursor))])
+        Following(self._execd, fold, Lines(execution_id, cursor), handlers).run(ask)
         return fold.finish()
 
     def write_stdin(
@@ -149,8 +155,8 @@ class Commands:
     ) -> Execution:
         """Run shell text in a session; directory and exported variables stay for the next."""
         path = f"/session/{segment(session_id, 'session_id')}/run"
-        body = session_run_body(command, working_directory, timeout)
-        return self._stream(Kind.SESSION, path, body, handlers)
+        ask = Ask("POST", path, json=session_run_body(command, working_directory, timeout))
+        return self._run(new_fold(Kind.SESSION, handlers), ask, None, handlers)
 
     def delete_session(self, session_id: str) -> None:
         """End a session and what runs in it."""
@@ -162,53 +168,34 @@ class Commands:
         if execution.exit_code != 0:
             raise SandboxException(f"could not set {key}: {execution}")
 
-    def _stream(
-        self, kind: Kind, path: str, body: dict[str, Any], handlers: ExecutionHandlersSync | None
-    ) -> Execution:
-        fold = Fold(kind, keeps_output=not (handlers and handlers.skip_accumulation))
-        self._read(fold, "POST", path, handlers, json=body)
-        return fold.finish()
-
-    def _read(
+    def _run(
         self,
         fold: Fold,
-        method: str,
-        path: str,
+        ask: Ask,
+        execution_id: str | None,
         handlers: ExecutionHandlersSync | None,
-        *,
-        query: Query | None = None,
-        json: object = None,
-    ) -> None:
-        response = self._execd.open(
-            method, path, query=query, json=json, headers=_EVENT_STREAM, is_stream=True
-        )
-        with reading(response):
-            media = response.headers.get("Content-Type", "")
-            if "text/event-stream" not in media:
-                raise SandboxInternalException(f"{path} answered {media}, not an event stream")
-            reader = EventReader()
-            for chunk in response.iter_bytes():
-                for event in reader.feed(chunk):
-                    _tell(handlers, fold.add(event))
-                if fold.is_over:
-                    return
-            for event in reader.finish():
-                _tell(handlers, fold.add(event))
+    ) -> Execution:
+        # What runs in the background has no stream to follow.
+        lines = Lines(None if fold.kind is Kind.BACKGROUND else execution_id)
+        following = Following(self._execd, fold, lines, handlers)
+        try:
+            following.run(ask)
+        except GIVING_UP:
+            self._abandon(fold.execution.id, execution_id)
+            raise
+        return fold.finish()
 
-
-def _tell(handlers: ExecutionHandlersSync | None, happening: Happening | None) -> None:
-    if handlers is None:
-        return
-    match happening:
-        case OutputMessage(is_error=True) if handlers.on_stderr:
-            handlers.on_stderr(happening)
-        case OutputMessage(is_error=False) if handlers.on_stdout:
-            handlers.on_stdout(happening)
-        case ExecutionResult() if handlers.on_result:
-            handlers.on_result(happening)
-        case ExecutionError() if handlers.on_error:
-            handlers.on_error(happening)
-        case ExecutionComplete() if handlers.on_execution_complete:
-            handlers.on_execution_complete(happening)
-        case ExecutionInit() if handlers.on_init:
-            handlers.on_init(happening)
+    def _abandon(self, running: str | None, wanted: str | None) -> None:
+        # A session waits for its turn before it begins, and then there is nothing to end. A command
+        # that has not said its id may be about to begin.
+        execution_id = running or wanted
+        if execution_id is None:
+            return
+        for attempt in range(1 if running else PARTING_TRIES):
+            sleep(attempt * PARTING_PAUSE_SECONDS)
+            with suppress(SandboxException):  # it has ended, or is not there, or nobody answers
+                query = [("id", execution_id)]
+                self._execd.send(
+                    "DELETE", "/command", query=query, once_within=PARTING_SECONDS
+                )
+                return

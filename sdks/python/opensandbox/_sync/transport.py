@@ -4,8 +4,8 @@
 
 import logging
 import ssl
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from typing import Any, TypeVar
 
 import httpx
@@ -126,14 +126,23 @@ def reading(response: httpx.Response) -> Iterator[None]:
             response.close()
 
 
+def chunks_of(
+    response: httpx.Response, size: int | None = None
+) -> Generator[bytes, None, None]:
+    """Yield an answer piece by piece and close it; only what the network does is translated."""
+    with reading(response):
+        for chunk in response.iter_bytes(size):
+            yield chunk
+
+
 def json_lines(
     remote: Remote, path: str, *, query: Query | None = None
 ) -> Iterator[dict[str, Any]]:
     """Yield the JSON objects of a stream that goes on until somebody has enough."""
     response = remote.open("GET", path, query=query, is_stream=True)
-    with reading(response):
-        reader = EventReader()
-        for chunk in response.iter_bytes():
+    reader = EventReader()
+    with closing(chunks_of(response)) as chunks:
+        for chunk in chunks:
             for event in reader.feed(chunk):
                 yield event
 

@@ -47,6 +47,7 @@ MASKED = (
     "/sys/devices/virtual/powercap",
     "/sys/firmware",
 )
+PROTECTIONS = ("capabilities", "no_new_privileges", "seccomp", "paths", "untraceable")
 READONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 
 
@@ -61,6 +62,8 @@ class Launch:
     env: Mapping[str, str] = field(default_factory=dict)
     host_paths: Sequence[str] = ()
     """Directories of the host that the image shows, read-only and with the host's ids."""
+    packs: Mapping[str, str] = field(default_factory=dict)
+    """Where the sandbox sees a directory of ours, read-only → the directory."""
     cwd: str = "/"
     uid: int = 0
     gid: int = 0
@@ -69,7 +72,7 @@ class Launch:
     pids: int | None = None
     has_network: bool = True
     is_readonly: bool = False
-    protections: Sequence[str] = ("capabilities", "seccomp", "paths")
+    protections: Sequence[str] = PROTECTIONS
     """Security tests drop one to see that its attack works without it; nothing else may."""
 
     @property
@@ -97,7 +100,7 @@ class Surroundings:
     netns: str
     first_id: int
     shared: Mapping[str, str] = field(default_factory=dict)
-    """Directory of the host → where it is shown to the launcher."""
+    """Where the sandbox sees a directory → where the launcher shows it."""
     seccomp: Mapping[str, Any] | None = None
     """The profile, for a runtime that compiles it; else filter is used."""
     filter: bytes | None = None
@@ -122,10 +125,11 @@ def config(launch: Launch, around: Surroundings) -> dict[str, Any]:
     return whole
 
 
-def arguments(entrypoint: Sequence[str]) -> list[str]:
+def arguments(entrypoint: Sequence[str], *, is_traceable: bool = False) -> list[str]:
     """Return the command line of PID 1."""
     flags = ["--listen", f"fd://{SOCKET_FD}", "--access-token-fd", str(TOKEN_FD)]
-    return [EXECD, *flags, "--state-dir", STATE_DIR, "--log-level", "4", "--", *entrypoint]
+    flags += ["--state-dir", STATE_DIR, "--log-level", "4", *["--traceable"] * is_traceable]
+    return [EXECD, *flags, "--", *entrypoint]
 
 
 def state_bytes(memory: int | None) -> int:
@@ -144,10 +148,10 @@ def _process(launch: Launch) -> dict[str, Any]:
     process: dict[str, Any] = {
         "terminal": False,
         "user": {"uid": launch.uid, "gid": launch.gid},
-        "args": arguments(launch.entrypoint),
+        "args": arguments(launch.entrypoint, is_traceable="untraceable" not in launch.protections),
         "env": environment(launch),
         "cwd": launch.cwd,
-        "noNewPrivileges": True,
+        "noNewPrivileges": "no_new_privileges" in launch.protections,
     }
     kept = CAPABILITIES if "capabilities" in launch.protections else DANGEROUS
     process["capabilities"] = {

@@ -6,9 +6,11 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from opensandbox_server.images.pack import NoPack, plan_pack
 from opensandbox_server.runtimes.base import Finding
 from opensandbox_server.runtimes.oci import seccomp
 from opensandbox_server.runtimes.oci.cgroups import CgroupFault, CgroupsV1, find_cgroups
@@ -35,6 +37,7 @@ def examine(execd: Path | None, options: OCIOptions) -> list[Finding]:
         check_veth,
         lambda: check_resolver(options.nameserver),
         lambda: check_execd(execd),
+        check_python,
     ]
     return [check() for check in checks]
 
@@ -146,6 +149,16 @@ def check_execd(execd: Path | None) -> Finding:
     if not os.access(execd, os.X_OK):
         return Finding("execd", False, f"{execd} is not executable", f"chmod +x {execd}")
     return Finding("execd", True, f"{execd}")
+
+
+def check_python() -> Finding:
+    """What the Python pack of the image host is made of."""
+    try:
+        plan = plan_pack()
+    except NoPack as fault:
+        fix = f"{sys.executable} -m pip install --force-reinstall ipython"
+        return Finding("python", False, f"sandboxes get no Python of ours: {fault}", fix)
+    return Finding("python", True, f"{plan}, from {plan.interpreter.program}, for the image host")
 
 
 def _effective_capabilities(status: str) -> int:

@@ -259,7 +259,7 @@ class Instances:
             userns=f"/proc/{os.getpid()}/fd/{slot.userns}",
             netns=f"/proc/{os.getpid()}/fd/{slot.netns}",
             first_id=slot.first_id,
-            shared={path: str(tools.stage.share(path)) for path in launch.host_paths},
+            shared=tools.stage.show(launch.host_paths, launch.packs),
             seccomp=tools.seccomp_profile,
             filter=tools.seccomp_filter,
             cgroup=f"/{tools.cgroups.path(launch.id)}" if self._runner_makes_cgroup else None,

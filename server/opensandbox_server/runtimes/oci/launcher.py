@@ -120,9 +120,11 @@ class Launcher:
         from opensandbox_server.runtimes.oci.network import Network, claim_block
 
         setup = self._setup
-        block = claim_block(
+        block, claim = claim_block(
             Path(setup.data_dir) / "network.json", setup.data_dir, IPv4Network(setup.subnet)
         )
+        self._claim = claim
+        self._undo.callback(claim.close)
         network = Network(block, setup.nameserver, setup.allow)
         network.open()
         return network
@@ -131,6 +133,7 @@ class Launcher:
         if self.instances.is_empty:
             network.close()
             cgroups.close()
+            self._claim.forget()
 
     def _watch(self, pidfd: int, name: str) -> None:
         self._selector.register(pidfd, selectors.EVENT_READ, name)

@@ -18,7 +18,8 @@ from pathlib import Path
 from pyroute2 import IPRoute  # type: ignore[import-untyped]
 from pyroute2.netlink.exceptions import NetlinkError  # type: ignore[import-untyped]
 
-from opensandbox_server.runtimes.oci import rules, syscalls
+from opensandbox_server.runtimes.oci import conntrack, rules, syscalls
+from opensandbox_server.runtimes.oci.claims import PLACE, Claim, claim_ids
 from opensandbox_server.runtimes.oci.interfaces import (
     add_default_route,
     raise_interface,
@@ -74,9 +75,18 @@ class Block:
         """The user id on the host that is root in a slot."""
         return (_FIRST_RANGE + self.number * SLOTS_PER_BLOCK + index) * IDS_PER_RANGE
 
+    @property
+    def ids(self) -> range:
+        """All user ids of this server's sandboxes."""
+        return range(self.first_id(0), self.first_id(SLOTS_PER_BLOCK))
+
     def link(self, index: int) -> str:
         """The host's end of a slot's link."""
         return f"{self.bridge}v{index}"
+
+    def hardware(self, index: int) -> str:
+        """The hardware address of a slot: one that nobody sold."""
+        return f"02:6f:73:{self.number:02x}:{index >> 8:02x}:{index & 255:02x}"
 
 
 class Network:
@@ -111,7 +121,9 @@ class Network:
         block, netlink = self.block, self._netlink()
         name = block.link(index)
         self.disconnect(index)  # the kernel may still be removing that of a killed launcher
-        netlink.link("add", ifname=name, kind="veth", peer={"ifname": "eth0", "net_ns_fd": netns})
+        self._forget_connections(index)
+        peer = {"ifname": "eth0", "net_ns_fd": netns, "address": block.hardware(index)}
+        netlink.link("add", ifname=name, kind="veth", peer=peer)
         host_end = socket.if_nametoindex(name)
         netlink.link("set", index=host_end, master=self._bridge_index, state="up")
         netlink.brport("set", index=host_end, isolated=1)
@@ -126,6 +138,13 @@ class Network:
             link = socket.if_nametoindex(self.block.link(index))
             with _ignoring(errno.ENODEV):
                 self._netlink().link("del", index=link)
+
+    def _forget_connections(self, index: int) -> None:
+        """Nothing that was meant for the former sandbox of this address reaches the next."""
+        try:
+            conntrack.forget(self.block.address(index))
+        except OSError as fault:
+            raise NetworkFault(f"{fault}; modprobe nf_conntrack_netlink") from fault
 
     def pass_firewalls(self) -> None:
         """Get our packets through a FORWARD chain that drops by default, as Docker makes it."""
@@ -142,6 +161,8 @@ class Network:
         netlink = self._netlink()
         for link in netlink.link_lookup(ifname=self.block.bridge):
             netlink.link("del", index=link)
+        netlink.close()
+        del self._own.netlink
 
     def _write_rules(self) -> None:
         block = self.block
@@ -152,6 +173,8 @@ class Network:
                 block.bridge, block.subnet, str(block.gateway), self._nameserver, self._allow
             )
         )
+        links = ((block.link(n), block.hardware(n), block.address(n)) for n in block.indexes)
+        _nft(rules.bindings(block.bridge, links))
 
     def _leave_firewalls(self) -> None:
         for chain in ("DOCKER-USER", "FORWARD"):
@@ -170,16 +193,27 @@ class Network:
         return netlink
 
 
-def claim_block(record: Path, owner: str, subnet: IPv4Network) -> Block:
-    """Take the block this server had before, or one nobody has. The bridge is the claim."""
+def claim_block(
+    record: Path, owner: str, subnet: IPv4Network, claims: Path = PLACE
+) -> tuple[Block, Claim]:
+    """Take the block this server had before, or one nobody has.
+
+    The bridge claims it in this network, the second result on this host.
+    """
     with IPRoute() as netlink:
         for number in _candidates(record):
             block = Block(number, subnet)
-            if _claim(netlink, block, owner):
-                fresh = record.with_suffix(".new")
-                fresh.write_text(json.dumps({"block": number}))
-                fresh.replace(record)
-                return block
+            ids = claim_ids(number, block.ids, owner, claims)
+            if ids is None:
+                continue
+            if not _claim(netlink, block, owner):
+                ids.forget()
+                ids.close()
+                continue
+            fresh = record.with_suffix(".new")
+            fresh.write_text(json.dumps({"block": number}))
+            fresh.replace(record)
+            return block, ids
     raise NetworkFault(
         f"all {BLOCKS} parts of {subnet} are in use by other servers or networks here; "
         "choose another range with oci.subnet"

@@ -29,6 +29,8 @@ class OCIOptions:
     """Private ranges that sandboxes may reach in spite of the rules, a package mirror, say."""
     default_pids: int = 4096
     """Most processes and threads of a sandbox that asks for no limit of its own."""
+    cache_dir: str = "/var/cache/opensandbox"
+    """What servers of one machine share: the Python of the image host, made once."""
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work. Raises ValueError."""
@@ -40,6 +42,8 @@ class OCIOptions:
                 raise ValueError(f"oci.{name}: must be a positive whole number, not {value!r}")
         if _network("subnet", self.subnet).prefixlen > 16:
             raise ValueError("oci.subnet: must be a /16 or larger")
+        if not self.cache_dir.startswith("/"):
+            raise ValueError(f"oci.cache_dir: must be a whole path, not {self.cache_dir!r}")
         for allowed in self.allow:
             _network("allow", allowed)
         if self.nameserver:
@@ -64,7 +68,7 @@ def read_options(table: Mapping[str, object]) -> OCIOptions:
     values = {
         key: tuple(value) if isinstance(value, list) else value for key, value in table.items()
     }
-    for key in ("launcher", "subnet", "nameserver"):
+    for key in ("launcher", "subnet", "nameserver", "cache_dir"):
         if not isinstance(values.get(key, ""), str):
             raise ValueError(f"oci.{key}: must be a text")
     return OCIOptions(**values)  # type: ignore[arg-type]  # checked by __post_init__

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from ipaddress import IPv4Network
+from collections.abc import Iterable, Sequence
+from ipaddress import IPv4Address, IPv4Network
 
 NEVER_OUTSIDE = (
     "0.0.0.0/8",
@@ -80,9 +80,41 @@ def _resolver(bridge: str, gateway: str, nameserver: str | None) -> str:
 """
 
 
+def bindings(bridge: str, links: Iterable[tuple[str, str, IPv4Address]]) -> str:
+    """Return a table that ties each link of the bridge to one hardware and one IPv4 address.
+
+    A packet or an answer to "who has this address" with any other sender, and everything that is
+    neither IPv4 nor ARP, is dropped before the bridge learns from it. All links there can be are
+    listed: nothing is to be done when one is made.
+    """
+    listed = ", ".join(f'"{link}" . {hardware} . {address}' for link, hardware, address in links)
+    return f"""
+table bridge {bridge}
+delete table bridge {bridge}
+table bridge {bridge} {{
+  set senders {{
+    type ifname . ether_addr . ipv4_addr
+    elements = {{ {listed} }}
+  }}
+  chain prerouting {{
+    type filter hook prerouting priority -300; policy accept;
+    iifname "{bridge}v*" goto bound
+  }}
+  chain bound {{
+    iifname . ether saddr . ip saddr @senders accept
+    iifname . ether saddr . arp saddr ip @senders accept
+    drop
+  }}
+}}
+"""
+
+
 def removal(bridge: str) -> str:
-    """Return what takes the table away; repeats safely."""
-    return f"table inet {bridge}\ndelete table inet {bridge}\n"
+    """Return what takes the tables away; repeats safely."""
+    return "".join(
+        f"table {family} {bridge}\ndelete table {family} {bridge}\n"
+        for family in ("inet", "bridge")
+    )
 
 
 def admission(chain: str, bridge: str) -> str:

@@ -6,9 +6,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import logging
 import os
 import platform
 import re
+import socket
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +18,8 @@ from typing import Any
 
 from opensandbox_server.images import HOST_IMAGE, Image, ImageStore
 from opensandbox_server.images.archive import docker_architecture
+from opensandbox_server.images.pack import PACK
+from opensandbox_server.runtimes import execd
 from opensandbox_server.runtimes.base import (
     ExecdAddress,
     Finding,
@@ -31,15 +35,17 @@ from opensandbox_server.runtimes.base import (
     SandboxSpec,
     StartFailed,
 )
-from opensandbox_server.runtimes.oci import execd, wire
+from opensandbox_server.runtimes.oci import wire
 from opensandbox_server.runtimes.oci.bundle import Launch
 from opensandbox_server.runtimes.oci.doctor import examine
 from opensandbox_server.runtimes.oci.helper import Helper
 from opensandbox_server.runtimes.oci.options import OCIOptions, read_options
 from opensandbox_server.runtimes.oci.runner import find_runner
 
-ANSWER_SECONDS = 20.0
-"""How long a started sandbox may take to answer its first request."""
+log = logging.getLogger(__name__)
+
+END_SECONDS = 5.0
+"""How long the news that a sandbox has ended may take, once its socket is closed."""
 LOG_BYTES = 256 * 1024
 """How much of the entrypoint's output inspect shows."""
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
@@ -56,7 +62,7 @@ class OCIRuntime(Runtime):
         """Read the options; nothing is opened yet. Raises ValueError for a bad option."""
         self._home = home
         self._options: OCIOptions = read_options(home.options)
-        self.images = ImageStore(home.data_dir)
+        self.images = ImageStore(home.data_dir, Path(self._options.cache_dir))
         self._sockets = home.run_dir / "oci"
         self._turns = asyncio.Semaphore(2 * self._options.concurrent_starts)
         self._helper: Helper | None = None
@@ -109,25 +115,24 @@ class OCIRuntime(Runtime):
 
     async def _start(self, spec: SandboxSpec, launch: Launch) -> Instance:
         path = self._sockets / f"{spec.id}.sock"
-        with (
-            execd.listening(path, self._home.ingress_gid) as listener,
-            execd.token_pipe(spec.execd_token) as token,
-        ):
-            ended = self._ends[spec.id] = asyncio.get_running_loop().create_future()
-            started = self._begin(launch, path, listener, token)
-            answered = asyncio.create_task(execd.first_answer(path, spec.execd_token))
-            try:
-                instance = await self._both(started, answered, ended)
-            except BaseException:
-                await self._undo(started, spec.id, path)
-                raise
-            finally:
-                del self._ends[spec.id]
-                answered.cancel()
-                await asyncio.gather(answered, return_exceptions=True)
+        with contextlib.ExitStack() as ours:
+            listener = ours.enter_context(execd.listening(path, self._home.ingress_gid))
+            token = ours.enter_context(execd.token_pipe(spec.execd_token))
+            with execd.asked(path, spec.execd_token) as question:
+                ended = self._ends[spec.id] = asyncio.get_running_loop().create_future()
+                started = self._begin(launch, path, listener, token)
+                try:
+                    described = await self._started(started)
+                    ours.close()  # now only the sandbox has the socket, which ends with it
+                    await self._answered(question, ended)
+                except BaseException:
+                    await self._undo(started, spec.id, path)
+                    raise
+                finally:
+                    del self._ends[spec.id]
         if ended.done():  # after its first answer, so it is news
             self._tell(ended.result())
-        return instance
+        return to_instance(described)
 
     async def stop(self, instance_id: str) -> None:
         """End a sandbox and remove everything of it."""
@@ -168,8 +173,10 @@ class OCIRuntime(Runtime):
         (self._home.data_dir / "sandboxes").mkdir(mode=0o711, parents=True, exist_ok=True)
 
     async def _make_host_image(self) -> None:
-        with contextlib.suppress(OSError):  # only a create from this image fails, and says why
+        try:
             await self.images.resolve(HOST_IMAGE)
+        except RuntimeFault as fault:  # only a create from this image fails, and says why
+            log.warning("%s", fault)
 
     async def _open_helper(self) -> None:
         helper = Helper(self._tell, self._restart)
@@ -214,43 +221,27 @@ class OCIRuntime(Runtime):
         request = {"launch": launch.to_json(), "socket": str(path)}
         return asyncio.create_task(self._ask("start", (listener, token), **request))
 
-    async def _both(
-        self,
-        started: asyncio.Task[dict[str, Any]],
-        answered: asyncio.Task[None],
-        ended: asyncio.Future[dict[str, Any]],
-    ) -> Instance:
-        """Wait for the launcher and for execd; the launcher's word explains a failure best."""
+    async def _started(self, started: asyncio.Task[dict[str, Any]]) -> dict[str, Any]:
         try:
-            described = await asyncio.shield(started)
-            first: set[asyncio.Future[Any]] = {answered, ended}
-            done, _ = await asyncio.wait(
-                first, timeout=ANSWER_SECONDS, return_when=asyncio.FIRST_COMPLETED
-            )
-            if answered in done:
-                await answered
-            elif ended in done:
-                raise StartFailed(await self._why_it_ended(ended.result()))
-            else:
-                raise StartFailed(f"execd did not answer within {ANSWER_SECONDS:.0f} s")
-        except execd.NoAnswer as fault:
-            raise StartFailed(str(fault)) from fault
+            return await asyncio.shield(started)
         except StartFailed:
             raise
         except RuntimeFault as fault:
             raise StartFailed(str(fault)) from fault
-        return to_instance(described)
 
-    async def _why_it_ended(self, described: dict[str, Any]) -> str:
-        """Say how a sandbox ended that never answered, with the last line it wrote."""
-        found = await self._ask("inspect", id=described["id"], log_bytes=LOG_BYTES)
-        lines = found["logs"].strip().splitlines()
-        said = f": {lines[-1]}" if lines else ""
-        how = to_instance(described)
-        return (
-            f"the entrypoint ended at once with status {how.exit_code}{said}; "
-            "a sandbox lives as long as its entrypoint"
-        )
+    async def _answered(
+        self, question: socket.socket, ended: asyncio.Future[dict[str, Any]]
+    ) -> None:
+        """Wait for execd. One that ended without an answer could not start its entrypoint."""
+        try:
+            await execd.first_answer(question)
+        except execd.NoAnswer as fault:
+            await asyncio.wait({ended}, timeout=END_SECONDS)
+            if not ended.done():
+                raise StartFailed(str(fault)) from fault
+            instance = to_instance(ended.result())
+            found = await self._ask("inspect", id=instance.id, log_bytes=LOG_BYTES)
+            raise StartFailed(execd.why_it_ended(instance.exit_code, found["logs"])) from fault
 
     async def _undo(self, started: asyncio.Task[Any], instance_id: str, path: Path) -> None:
         """Remove what a start made, after it ended, and also when this is cancelled again."""
@@ -310,6 +301,7 @@ def to_launch(spec: SandboxSpec, image: Image, options: OCIOptions) -> Launch:
         entrypoint=list(spec.entrypoint),
         env={**image.env, **spec.env},
         host_paths=list(image.host_paths),
+        packs={PACK: image.pack} if image.pack else {},
         cwd=image.cwd,
         uid=image.uid,
         gid=image.gid,

@@ -10,6 +10,8 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import threading
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from opensandbox_server.runtimes.oci import syscalls
@@ -31,6 +33,8 @@ class Stage:
     def __init__(self) -> None:
         """Know nothing shared yet."""
         self._shared: dict[str, Path] = {}
+        self._packs: dict[int, Path] = {}
+        self._sharing = threading.Lock()  # starts run beside each other
 
     def open(self, execd: Path, sandboxes: Path) -> None:
         """Leave the host's mount namespace. Only a process with one thread may call it."""
@@ -48,8 +52,13 @@ class Stage:
         shutil.copyfile(execd, self.execd)
         self.execd.chmod(0o755)
 
-    def share(self, source: str) -> Path:
-        """Show a directory of the host here, read-only, with the host's ids."""
+    def show(self, host_paths: Sequence[str], packs: Mapping[str, str]) -> dict[str, str]:
+        """Have directories here, read-only and with the host's ids: seen at → shown here."""
+        with self._sharing:
+            shown = {path: str(self._share(path)) for path in host_paths}
+            return shown | {place: str(self._pack(own)) for place, own in packs.items()}
+
+    def _share(self, source: str) -> Path:
         if source not in self._shared:
             target = PLACE / "host" / source.strip("/").replace("/", "-")
             tree = syscalls.clone_tree(source, is_recursive=True)
@@ -61,6 +70,12 @@ class Stage:
                 os.close(tree)
             self._shared[source] = target
         return self._shared[source]
+
+    def _pack(self, directory: str) -> Path:
+        inode = Path(directory).stat().st_ino  # one made anew in its place is another
+        if inode not in self._packs:
+            self._packs[inode] = _mount_pack(directory, PLACE / f"pack-{inode}")
+        return self._packs[inode]
 
     def room(self, name: str) -> Path:
         """Make the directory in which one bundle is put together."""
@@ -80,3 +95,26 @@ class Stage:
     def _hide_second_cgroup_tree(self) -> None:
         if second := hybrid_mount(Path("/proc/self/mountinfo").read_text()):
             syscalls.mount("none", second, "tmpfs", 0, "size=4k")
+
+
+def _mount_pack(directory: str, place: Path) -> Path:
+    """Mount a pack as the only layer of an overlay.
+
+    A bare mount would tell sandboxes where on the host the pack is kept.
+    """
+    lower, nothing, shown = (place / name for name in ("lower", "nothing", "shown"))
+    for made in (place, lower, nothing, shown):
+        made.mkdir(mode=0o755)
+    tree = syscalls.clone_tree(directory)
+    try:
+        syscalls.attach(tree, str(lower))
+    finally:
+        os.close(tree)
+    layers: dict[str, str | int | None] = {"source": "overlay", "lowerdir": f"{lower}:{nothing}"}
+    overlay = syscalls.new_filesystem("overlay", layers)
+    try:
+        syscalls.set_mount_attributes(overlay, _READONLY)
+        syscalls.attach(overlay, str(shown))
+    finally:
+        os.close(overlay)
+    return shown

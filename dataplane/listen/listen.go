@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package listen turns the addresses a program was told into listeners.
+package listen
 
 import (
 	"errors"
@@ -12,12 +13,14 @@ import (
 	"syscall"
 )
 
-func listenAll(addresses []string) ([]net.Listener, error) {
+// All opens every address: tcp://HOST:PORT, unix://PATH or fd://N, a listener that our parent made.
+// When one cannot be opened none is left open.
+func All(addresses []string) ([]net.Listener, error) {
 	var listeners []net.Listener
 	for _, address := range addresses {
-		listener, err := listen(address)
+		listener, err := open(address)
 		if err != nil {
-			closeAll(listeners)
+			Close(listeners)
 			return nil, fmt.Errorf("listen on %s: %w", address, err)
 		}
 		listeners = append(listeners, listener)
@@ -25,13 +28,14 @@ func listenAll(addresses []string) ([]net.Listener, error) {
 	return listeners, nil
 }
 
-func closeAll(listeners []net.Listener) {
+// Close closes all of them; those that a server has closed already are no error.
+func Close(listeners []net.Listener) {
 	for _, listener := range listeners {
-		_ = listener.Close() // the server may have closed it
+		_ = listener.Close()
 	}
 }
 
-func listen(address string) (net.Listener, error) {
+func open(address string) (net.Listener, error) {
 	scheme, place, ok := strings.Cut(address, "://")
 	if !ok {
 		return nil, errors.New("write it as tcp://HOST:PORT, unix://PATH or fd://N")
@@ -40,15 +44,15 @@ func listen(address string) (net.Listener, error) {
 	case "tcp":
 		return net.Listen("tcp", place)
 	case "unix":
-		return listenUnix(place)
+		return openUnix(place)
 	case "fd":
 		return inherited(place)
 	}
 	return nil, fmt.Errorf("unknown scheme %q: use tcp, unix or fd", scheme)
 }
 
-// listenUnix takes over the path of a socket that nobody listens on any more.
-func listenUnix(path string) (net.Listener, error) {
+// openUnix takes over the path of a socket that nobody listens on any more.
+func openUnix(path string) (net.Listener, error) {
 	if path == "" { // the kernel would choose a name that nobody knows
 		return nil, errors.New("write it as unix://PATH")
 	}

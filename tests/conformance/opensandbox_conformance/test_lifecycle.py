@@ -6,7 +6,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import quote, urlencode
 
-from tests.conformance.api import Api, Box
+from opensandbox_conformance.api import Api, Box
 
 
 def test_a_created_sandbox_is_running_and_shows_what_was_asked(api: Api) -> None:

@@ -7,7 +7,7 @@ import json
 
 import httpx
 
-from tests.conformance.api import Api, Box, eventually
+from opensandbox_conformance.api import Api, Box, eventually
 
 SERVE = """
 import http.server

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.conformance.api import Api
+from opensandbox_conformance.api import Api
 
 NOBODY = "/sandboxes/00000000-0000-4000-8000-000000000000"
 

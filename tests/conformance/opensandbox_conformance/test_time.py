@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from tests.conformance.api import Api, Box, eventually
+from opensandbox_conformance.api import Api, Box, eventually
 
 
 def test_a_paused_sandbox_answers_409_at_once_and_goes_on_after_resume(api: Api, box: Box) -> None:

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small internet around the runtime's own network, and the ways to switch its rules off."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from collections.abc import Iterator
+
+from pyroute2 import IPRoute  # type: ignore[import-untyped]
+
+from opensandbox_server.runtimes.oci import syscalls
+from tests.security.harness import Box, Home, in_namespace, own_network
+
+PUBLIC, METADATA, PRIVATE, RESOLVER = "203.0.113.2", "169.254.169.254", "10.99.0.2", "203.0.113.53"
+
+
+@contextlib.contextmanager
+def made_outside(network: int) -> Iterator[int]:
+    """Make a network namespace one hop away: public, private and metadata addresses."""
+    with own_network() as netns:
+        syscalls.setns(network, syscalls.CLONE_NEWNET)
+        with IPRoute() as near:
+            near.link(
+                "add", ifname="osbout", kind="veth", peer={"ifname": "up", "net_ns_fd": netns}
+            )
+            link = near.link_lookup(ifname="osbout")[0]
+            near.addr("add", index=link, address="203.0.113.1", prefixlen=24)
+            near.link("set", index=link, state="up")
+            in_namespace(netns, _furnish_outside)
+            near.route("add", dst="default", gateway=PUBLIC)
+            yield netns
+            near.link("del", index=link)
+
+
+def _furnish_outside() -> None:
+    with IPRoute() as far:
+        link = far.link_lookup(ifname="up")[0]
+        far.addr("add", index=link, address=PUBLIC, prefixlen=24)
+        for address in (METADATA, PRIVATE, RESOLVER):
+            far.addr("add", index=link, address=address, prefixlen=32)
+        far.link("set", index=link, state="up")
+
+
+def connect(box: Box, address: str, port: int) -> str:
+    """Return what an address says, or how the connection failed."""
+    return box.python(
+        "import socket\n"
+        f"try: print(socket.create_connection(({address!r}, {port}), 1.5).recv(100).decode())\n"
+        "except OSError as fault: print(type(fault).__name__)"
+    ).output
+
+
+@contextlib.contextmanager
+def accepting(home: Home, chain: str, family: str = "inet") -> Iterator[None]:
+    """Switch one chain of our rules off."""
+    nft = ["nft", "-a", "-e", "insert", "rule", family, home.bridge, chain, "accept"]
+    said = subprocess.run(nft, check=True, capture_output=True, text=True).stdout
+    handle = said.rpartition("handle ")[2].split()[0]
+    try:
+        yield
+    finally:
+        remove = ["nft", "delete", "rule", family, home.bridge, chain, "handle", handle]
+        subprocess.run(remove, check=True)
+
+
+@contextlib.contextmanager
+def unisolated(home: Home) -> Iterator[None]:
+    """Switch the isolation of the bridge's ports off."""
+    with IPRoute() as netlink:
+        bridge = netlink.link_lookup(ifname=home.bridge)[0]
+        ports = [link["index"] for link in netlink.get_links(master=bridge)]
+        for port in ports:
+            netlink.brport("set", index=port, isolated=0)
+        yield
+        for port in ports:
+            netlink.brport("set", index=port, isolated=1)
+
+
+def serve(box: Box) -> None:
+    """Answer on port 7777 of a sandbox, by IPv4 and IPv6."""
+    program = (
+        "import socket, os\n"
+        "listener = socket.create_server(('::', 7777), family=10, dualstack_ipv6=True)\n"
+        "if os.fork(): os._exit(0)\n"
+        "os.setsid(); null = os.open('/dev/null', os.O_RDWR)\n"
+        "for n in (0, 1, 2): os.dup2(null, n)\n"
+        "while True: listener.accept()[0].sendall(b'hello')"
+    )
+    assert box.python(program).status == 0

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A runtime as others would bring it: it leaves the work to another one and says its own name."""
+
+from collections.abc import AsyncIterator, Sequence
+
+from opensandbox_server.runtimes.base import (
+    Finding,
+    Inspection,
+    Instance,
+    Runtime,
+    RuntimeEvent,
+    RuntimeHome,
+    SandboxSpec,
+)
+from opensandbox_server.runtimes.fake import FakeRuntime
+
+
+class ElsewhereRuntime(Runtime):
+    """Sandboxes on somebody else's machines."""
+
+    name = "elsewhere"
+
+    def __init__(self, home: RuntimeHome) -> None:
+        """Check the options; nothing is opened yet. Raises ValueError for a bad option."""
+        if unknown := set(home.options) - {"region"}:
+            raise ValueError(f"elsewhere.{min(unknown)}: unknown key; [elsewhere] has region")
+        self._region = str(home.options.get("region", "here"))
+        self._machines = FakeRuntime(home)
+
+    async def doctor(self) -> Sequence[Finding]:
+        """Say which region is used."""
+        return [Finding("region", True, self._region)]
+
+    async def prepare(self) -> None:
+        """Connect."""
+        await self._machines.prepare()
+
+    async def close(self) -> None:
+        """Disconnect; instances go on."""
+        await self._machines.close()
+
+    async def start(self, spec: SandboxSpec) -> Instance:
+        """Start an instance."""
+        return await self._machines.start(spec)
+
+    async def stop(self, instance_id: str) -> None:
+        """End an instance."""
+        await self._machines.stop(instance_id)
+
+    async def pause(self, instance_id: str) -> None:
+        """Freeze an instance."""
+        await self._machines.pause(instance_id)
+
+    async def resume(self, instance_id: str) -> None:
+        """Thaw an instance."""
+        await self._machines.resume(instance_id)
+
+    async def instances(self) -> Sequence[Instance]:
+        """List the instances."""
+        return await self._machines.instances()
+
+    async def inspect(self, instance_id: str) -> Inspection:
+        """Look at one instance."""
+        return await self._machines.inspect(instance_id)
+
+    def watch(self) -> AsyncIterator[RuntimeEvent]:
+        """Tell of instances that end by themselves."""
+        return self._machines.watch()
