@@ -38,7 +38,7 @@ def test_connections_reach_a_port_that_listens_on_localhost_there(real_osb: Osb)
     with (
         real_osb.sandbox() as made,
         started(real_osb, "exec", made, "--", "python3", "-c", ECHO) as listening,
-        started(real_osb, "exec", made, "--", "python3", "-m", "http.server", "8000") as web,
+        started(real_osb, "exec", made, "--", "python3", "-u", "-m", "http.server", "8000") as web,
         started(real_osb, "port-forward", made, "0:7000", "0:8000", "0:9") as forwarding,
     ):
         assert listening.stdout is not None

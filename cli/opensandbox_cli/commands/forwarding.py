@@ -89,13 +89,15 @@ class _Forwarder:
         self._port = port
         self._carrying: set[asyncio.Task[Any]] = set()
 
-    async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Carry one connection to its end. The server makes a task of this."""
+    def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Begin to carry one connection."""
+        task = asyncio.create_task(self._carry(reader, writer), name=f"port {self._port}")
+        self._carrying.add(task)
+        task.add_done_callback(self._carrying.discard)
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         from opensandbox.exceptions import SandboxException
 
-        task = asyncio.current_task()
-        assert task is not None
-        self._carrying.add(task)
         try:
             opened = await self._sandbox.open_tunnel(self._port)
             async with opened as tunnel, asyncio.TaskGroup() as both:
@@ -105,7 +107,6 @@ class _Forwarder:
             reason = errors.exceptions[0]
             click.echo(f"osb: port {self._port}: {reason}", err=True)
         finally:
-            self._carrying.discard(task)
             writer.close()
 
     async def close(self) -> None:
