@@ -116,7 +116,7 @@ def _explain_answer(error: SandboxApiException) -> Failure:
             return _failure(error, message, advice, ExitCode.NOT_BUILT)
         case 400 | 422:
             return _failure(error, message, "see --help", ExitCode.USAGE)
-        case 502 | 503 | 504:
+        case 500 | 502 | 503 | 504:
             return _failure(error, message, "look at it with: osb devops summary ID")
     return _failure(error, message, "")
 
