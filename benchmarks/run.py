@@ -13,6 +13,7 @@ import os
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,6 +78,7 @@ TARGETS = {
     "event_loop_stall": Target(
         20, "longest in a burst / without waiting for a processor", is_absolute=True
     ),
+    "osb_help": Target(250, "`osb --help` / `python -c pass`", is_absolute=True),
 }
 
 
@@ -180,11 +182,30 @@ def measure_client(options: argparse.Namespace) -> Measured:
     return Measured(run_harness(command, options, takes_scratch=False))
 
 
+def measure_cli(options: argparse.Namespace) -> Measured:
+    """Measure how long people wait for osb before it does anything."""
+    osb = ENVIRONMENT.with_name("osb")
+    if not osb.exists():
+        return Measured(skipped={"osb_help": "osb is not installed; run: make setup"})
+    samples = RawResult(name="osb_help", unit="ms", ours=[], other=[])
+    for _ in range(3 if options.quick else 30):
+        samples["ours"].append(_milliseconds([str(osb), "--help"]))
+        samples["other"].append(_milliseconds([str(ENVIRONMENT), "-c", "pass"]))
+    return Measured([samples])
+
+
+def _milliseconds(command: list[str]) -> float:
+    started = time.perf_counter()
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+    return (time.perf_counter() - started) * 1000
+
+
 HARNESSES: dict[str, Callable[[argparse.Namespace], Measured]] = {
     "execd": measure_execd,
     "ingress": measure_ingress,
     "sandbox": measure_sandbox,
     "client": measure_client,
+    "cli": measure_cli,
 }
 
 

@@ -14,9 +14,12 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import click
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from opensandbox_cli import failures
+from opensandbox_cli.main import osb
 from opensandbox_server import errors
 from opensandbox_server.runtimes.oci import options
 from opensandbox_server.settings import Settings
@@ -130,7 +133,41 @@ def _row(*cells: str) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|").replace("<", "&lt;") for cell in cells) + " |"
 
 
+def cli_help() -> str:
+    """Return what every command of osb says about itself."""
+    said = "\n".join(_command_help(osb, None, "osb"))
+    return f"```\n{said}\n```"
+
+
+def _command_help(command: click.Command, parent: click.Context | None, name: str) -> Iterator[str]:
+    context = click.Context(
+        command, parent=parent, info_name=name, max_content_width=100, terminal_width=100
+    )
+    yield command.get_help(context) + "\n"
+    if isinstance(command, click.Group):
+        for below in command.list_commands(context):
+            inner = command.get_command(context, below)
+            assert inner is not None
+            yield from _command_help(inner, context, below)
+
+
+def cli_exit_codes() -> str:
+    """Return the table of the codes osb exits with; each has a sentence below it."""
+    (found,) = (
+        node
+        for node in ast.parse(inspect.getsource(failures)).body
+        if isinstance(node, ast.ClassDef) and node.name == failures.ExitCode.__name__
+    )
+    lines = _head("Exit code", "Meaning")
+    for field, below in zip(found.body, found.body[1:], strict=False):
+        if isinstance(field, ast.Assign) and isinstance(below, ast.Expr):
+            lines.append(_row(f"`{ast.unparse(field.value)}`", _text(below)))
+    return "\n".join(lines)
+
+
 PARTS: dict[str, Callable[[], str]] = {
+    "cli_exit_codes": cli_exit_codes,
+    "cli_help": cli_help,
     "server_help": server_help,
     "server_settings": server_settings,
     "oci_settings": oci_settings,

@@ -42,7 +42,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("wheels")
     # From PATH, which has setup's Go when the machine has none.
     path = f"{CACHE / 'tools' / 'bin'}:{os.environ['PATH']}"
-    for package in ("sdks/python", "server", "tests/conformance", OUTSIDE):
+    for package in ("cli", "sdks/python", "server", "tests/conformance", OUTSIDE):
         build = [UV, "build", "--quiet", "--wheel", "--out-dir", str(made), str(ROOT / package)]
         subprocess.run(build, check=True, env=os.environ | {"PATH": path})
     return made

@@ -172,24 +172,36 @@ class Fold:
 class ReplayFold(Fold):
     """Folds a replay: an execution and, besides, the exact bytes of its output."""
 
-    def __init__(self) -> None:
-        super().__init__(Kind.REPLAY)
+    def __init__(self, *, keeps_output: bool = True) -> None:
+        super().__init__(Kind.REPLAY, keeps_output=keeps_output)
         self._outputs = {"stdout": bytearray(), "stderr": bytearray()}
         self._gaps: list[tuple[int, int]] = []
         self._cursor = 0
 
     def add(self, event: Event) -> Happening | None:
         """Take one event in and return what it meant, if it meant anything."""
+        happening = super().add(event)
         match event:
             case {"type": "gap", "cursor": int(cursor)}:
                 self._gaps.append((self._cursor, cursor))
             case {"type": "stdout" | "stderr" as stream, "base64": str(encoded)}:
-                self._outputs[stream] += _bytes_of(encoded)
+                happening = self._add_raw(stream, _bytes_of(encoded), event)
             case {"type": "stdout" | "stderr" as stream, "text": str(text)}:
-                self._outputs[stream] += text.encode(errors="surrogatepass")
+                happening = self._add_raw(stream, text.encode(errors="surrogatepass"), event)
         if isinstance(reached := event.get("cursor"), int):
             self._cursor = reached
-        return super().add(event)
+        return happening
+
+    def _add_raw(self, stream: str, raw: bytes, event: Event) -> OutputMessage:
+        if self._keeps_output:
+            self._outputs[stream] += raw
+        timestamp = event.get("timestamp")
+        return OutputMessage(
+            text=raw.decode(errors="replace"),
+            timestamp=timestamp if isinstance(timestamp, int) else 0,
+            is_error=stream == "stderr",
+            raw=raw,
+        )
 
     def finish_replay(self) -> CommandReplay:
         """Return everything there was to see."""

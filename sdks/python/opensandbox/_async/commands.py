@@ -103,8 +103,11 @@ class Commands:
         follow: bool = False,
         handlers: ExecutionHandlers | None = None,
     ) -> CommandReplay:
-        """Return a command's output from ``cursor`` on, byte for byte; ``follow`` it to its end."""
-        fold = ReplayFold()
+        """Return a command's output from ``cursor`` on, byte for byte; ``follow`` it to its end.
+
+        What handlers get has the bytes too, in ``raw``.
+        """
+        fold = ReplayFold(keeps_output=not (handlers and handlers.skip_accumulation))
         resumption = Bytes(execution_id, cursor, follow=follow)
         await Following(self._execd, fold, resumption, handlers).run(resumption.next_ask())
         return fold.finish_replay()

@@ -118,6 +118,14 @@ class SandboxManager:
         path = _path(sandbox_id, "/diagnostics/events")
         return await self._server.ask(_DIAGNOSTICS, "GET", path, query=[("scope", scope)])
 
+    async def get_diagnostic_text(
+        self, sandbox_id: str, view: str, **options: int | str | None
+    ) -> str:
+        """Return a page for people: ``logs``, ``events``, ``inspect`` or ``summary``."""
+        path = _path(sandbox_id, f"/diagnostics/{segment(view, 'view')}")
+        query = [(name, str(value)) for name, value in options.items() if value is not None]
+        return (await self._server.send("GET", path, query=query)).text
+
     async def create_snapshot(self, sandbox_id: str, name: str | None = None) -> SnapshotInfo:
         """Begin to keep the file system of a sandbox; ``get_snapshot`` tells when it is ready."""
         with refused_arguments():

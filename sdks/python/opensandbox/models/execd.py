@@ -14,6 +14,8 @@ class OutputMessage(BaseModel):
     text: str
     timestamp: int
     is_error: bool = False
+    raw: bytes | None = Field(default=None, exclude=True, repr=False)
+    """The exact bytes, line ends included; only a replay has them."""
 
 
 class ExecutionResult(BaseModel):

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``osb completion``: what makes a shell complete osb."""
+
+from __future__ import annotations
+
+import click
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(SHELLS))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print what makes a shell complete osb.
+
+    \b
+    bash: osb completion bash >> ~/.bashrc
+    zsh:  osb completion zsh >> ~/.zshrc
+    fish: osb completion fish > ~/.config/fish/completions/osb.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    root = ctx.find_root()
+    program = root.info_name or "osb"
+    variable = f"_{program}_COMPLETE".replace("-", "_").upper()
+    kind = get_completion_class(shell)
+    assert kind is not None, "click completes these shells"
+    click.echo(kind(root.command, {}, program, variable).source())

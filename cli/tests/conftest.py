@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real servers, and osb pointed at them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cli.tests.program import Osb, osb_for
+from tests.e2e.server import RuntimeName, Server, make_home, obstacle, start_server
+
+
+def _serve(runtime: RuntimeName) -> Iterator[Server]:
+    if reason := obstacle(runtime):
+        pytest.skip(reason)
+    with make_home() as made:
+        started = start_server(runtime, made)
+        try:
+            yield started
+            started.terminate()
+            assert started.wait_until_nothing_is_left() == 0
+        finally:
+            started.sweep()
+
+
+@pytest.fixture(scope="module")
+def fake_server() -> Iterator[Server]:
+    """A server whose sandboxes are quick and isolate nothing."""
+    yield from _serve("fake")
+
+
+@pytest.fixture(scope="module")
+def real_server() -> Iterator[Server]:
+    """A server with the embedded runtime."""
+    yield from _serve("oci")
+
+
+@pytest.fixture
+def osb(fake_server: Server, tmp_path: Path) -> Osb:
+    """The program against the quick server."""
+    return osb_for(fake_server, tmp_path)
+
+
+@pytest.fixture
+def real_osb(real_server: Server, tmp_path: Path) -> Osb:
+    """The program against the embedded runtime."""
+    return osb_for(real_server, tmp_path)
+
+
+@pytest.fixture
+def lonely_osb(tmp_path: Path) -> Osb:
+    """The program without a server."""
+    return Osb(tmp_path)
