@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every tool, by what it is about. Code contexts will be one more family."""
+
+from opensandbox_mcp.toolbox import ToolSpec
+from opensandbox_mcp.tools import (
+    commands,
+    diagnostics,
+    files,
+    lifecycle,
+    ports,
+    sessions,
+    transfers,
+    workspace,
+)
+
+FAMILIES = (
+    lifecycle.family,
+    workspace.family,
+    commands.family,
+    sessions.family,
+    files.family,
+    transfers.family,
+    ports.family,
+    diagnostics.family,
+)
+
+
+def offered(*, has_workspace: bool) -> list[ToolSpec]:
+    """Return the tools of a server, with a workspace for each conversation or without."""
+    return [
+        spec
+        for family in FAMILIES
+        for spec in family.specs
+        if spec.is_offered(has_workspace=has_workspace)
+    ]
