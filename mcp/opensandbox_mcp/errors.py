@@ -17,11 +17,12 @@ _ADVICE = {
     "SANDBOX_NOT_FOUND": "It has ended or never was; make one with sandbox_create.",
     "SANDBOX_NOT_RUNNING": "A paused one needs sandbox_resume; sandbox_get_info tells its state.",
     "FILE_NOT_FOUND": "Look what is there with file_list.",
-    "SESSION_NOT_FOUND": "Open a session with session_create.",
     "INVALID_REQUEST_BODY": "Correct the arguments and call again.",
     "BACKEND_CONNECTION_FAILED": "Nothing listens there; start it, or take another port.",
     "EGRESS_UNAVAILABLE": "This sandbox has no egress policy; create one with network_policy.",
 }
+_MISSING = "Check the id; it may have ended."
+_LATER = "Try again in a moment."
 _OTHERWISE = "Look at diagnostics_logs of the sandbox, or at the server's log by the request id."
 
 
@@ -53,7 +54,11 @@ def is_gone(error: BaseException) -> bool:
 
 
 def _advice(error: SandboxException) -> str:
-    return _ADVICE.get(_word(error), _OTHERWISE)
+    if known := _ADVICE.get(_word(error)):
+        return known
+    if isinstance(error, SandboxApiException) and error.status_code == 404:
+        return _MISSING
+    return _LATER if error.is_retryable else _OTHERWISE
 
 
 def _word(error: SandboxException) -> str:

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from opensandbox.models.execd import Execution
 from opensandbox.models.filesystem import EntryInfo
-from opensandbox.models.sandboxes import SandboxInfo
+from opensandbox.models.sandboxes import SandboxEndpoint, SandboxInfo
 
 
 class Status(BaseModel):
@@ -29,6 +29,19 @@ class Health(BaseModel):
 
     sandbox_id: str
     healthy: bool
+
+
+class Endpoint(BaseModel):
+    """The way to a port, and what requests to it must carry."""
+
+    endpoint: str
+    headers: dict[str, str]
+    origin: str | None = None
+
+    @classmethod
+    def of(cls, found: SandboxEndpoint) -> Self:
+        """Name every field, also where it is empty, as the published server does."""
+        return cls(endpoint=found.endpoint, headers=dict(found.headers), origin=found.origin)
 
 
 class CommandResult(Execution):

@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 
 import anyio
 from anyio.abc import TaskGroup
@@ -15,6 +16,7 @@ from opensandbox.exceptions import SandboxException
 from opensandbox_mcp.errors import explain, is_gone
 from opensandbox_mcp.settings import WorkspaceSettings
 
+SHORTEST_LIFE = timedelta(minutes=1)  # what a server takes; we end an idle one ourselves
 END_SECONDS = 10.0  # bounds ending one workspace; its time to live ends it otherwise
 
 logger = logging.getLogger(__name__)
@@ -67,6 +69,7 @@ class Workspaces:
         """Make sandboxes as ``settings`` say."""
         self._settings = settings
         self._connection = connection
+        self._lifetime = max(settings.timeout, SHORTEST_LIFE)
         self._workspaces: dict[str, Workspace] = {}
 
     @asynccontextmanager
@@ -118,7 +121,7 @@ class Workspaces:
             with anyio.CancelScope(shield=True):
                 made = workspace.sandbox = await Sandbox.create(
                     self._settings.image,
-                    timeout=self._settings.timeout,
+                    timeout=self._lifetime,
                     env=dict(self._settings.env),
                     metadata={"made-by": "opensandbox-mcp"},
                     connection_config=self._connection,
@@ -128,14 +131,14 @@ class Workspaces:
 
     async def _keep_alive(self, conversation: str, workspace: Workspace) -> None:
         """Renew the sandbox while it is in use, and end it when nobody has used it for long."""
-        timeout = self._settings.timeout
+        interval = self._settings.timeout.total_seconds() / 3
         while (sandbox := workspace.sandbox) is not None:
-            await anyio.sleep(timeout.total_seconds() / 3)
+            await anyio.sleep(interval)
             try:
                 if workspace.is_idle:
                     await self.end(conversation)
                 elif workspace.sandbox is sandbox:
-                    await sandbox.renew(timeout)
+                    await sandbox.renew(self._lifetime)
             except SandboxException as error:
                 logger.warning("workspace %s was not renewed: %s", sandbox.id, explain(error))
                 if is_gone(error):
