@@ -5,8 +5,11 @@ A call that is cancelled interrupts its command. So does a client that goes away
 HTTP a lost connection is no end, and the command goes on in its sandbox.
 """
 
+import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
 
 import anyio
 
@@ -23,11 +26,11 @@ from opensandbox_mcp.results import CommandResult
 from opensandbox_mcp.sandboxes import Call
 
 PROGRESS_SECONDS = 2.0  # between two reports on a command that is still running
-INTERRUPT_SECONDS = 5.0  # bounds telling the sandbox that nobody waits any more
+GIVE_UP_SECONDS = 5.0  # bounds telling the sandbox that nobody waits any more
 LAST_LINE = 200  # characters of the last line that a report shows
 
-Start = Callable[[ExecutionHandlers], Awaitable[Execution]]
-Interrupt = Callable[[str], Awaitable[None]]
+Start = Callable[[ExecutionHandlers], Coroutine[Any, Any, Execution]]
+Interrupt = Callable[[str], Coroutine[Any, Any, None]]
 
 
 async def run_watched(call: Call, start: Start, interrupt: Interrupt) -> CommandResult:
@@ -36,12 +39,13 @@ async def run_watched(call: Call, start: Start, interrupt: Interrupt) -> Command
     failure: SandboxException | None = None
     async with anyio.create_task_group() as group:
         group.start_soon(watch.report)
+        running = asyncio.ensure_future(start(watch.handlers))
         try:
-            execution = await start(watch.handlers)
+            execution = await asyncio.shield(running)
         except SandboxException as error:
             failure = error  # raised below: in here it would become a group of errors
-        except anyio.get_cancelled_exc_class():
-            await _give_up(watch.execution_id, interrupt)
+        except asyncio.CancelledError:
+            await _give_up(running, watch, interrupt)
             raise
         group.cancel_scope.cancel()
     if failure is not None:
@@ -49,14 +53,17 @@ async def run_watched(call: Call, start: Start, interrupt: Interrupt) -> Command
     return watch.result(execution)
 
 
-async def _give_up(execution_id: str | None, interrupt: Interrupt) -> None:
-    if execution_id is None:
-        return
-    with anyio.CancelScope(shield=True), anyio.move_on_after(INTERRUPT_SECONDS):
-        try:
-            await interrupt(execution_id)
-        except SandboxException:
-            return  # it has ended, or its sandbox has: what was wanted
+async def _give_up(
+    running: "asyncio.Future[Execution]", watch: "_Watch", interrupt: Interrupt
+) -> None:
+    """Tell client and sandbox, once, that nobody waits any more."""
+    with anyio.CancelScope(shield=True), anyio.move_on_after(GIVE_UP_SECONDS):
+        running.cancel()
+        await asyncio.wait([running])
+        if watch.execution_id is not None:
+            # It may have ended, or its sandbox may have: both are what was wanted.
+            with suppress(SandboxException):
+                await interrupt(watch.execution_id)
 
 
 class _Watch:

@@ -102,7 +102,7 @@ def over_stdio(server: Server | None, *flags: str, mode: str = "auto") -> Iterat
     parameters = StdioServerParameters(
         command=program, args=arguments, env=environment(server), cwd="/"
     )
-    with _connected(Client(stdio_client(parameters), mode=mode)) as agent:
+    with connected(Client(stdio_client(parameters), mode=mode)) as agent:
         yield agent
 
 
@@ -128,7 +128,8 @@ def over_http(
 
 
 @contextlib.contextmanager
-def _connected(client: Client) -> Iterator[Agent]:
+def connected(client: Client) -> Iterator[Agent]:
+    """Connect a client, and make an agent of it."""
     with (
         start_blocking_portal() as portal,
         portal.wrap_async_context_manager(client) as entered,

@@ -162,6 +162,24 @@ def test_a_cancelled_call_interrupts_its_command(
     assert not process.exists()
 
 
+def test_a_command_is_fed_by_its_standard_input(agent: Agent, sandbox_id: str) -> None:
+    began = agent.do(
+        "command_run",
+        sandbox_id=sandbox_id,
+        command="read first; echo got $first; cat",
+        background=True,
+        stdin=True,
+    )
+    here = {"sandbox_id": sandbox_id, "execution_id": began["id"]}
+    assert agent.do("command_write_stdin", **here, data="one\n") == {"status": "written"}
+    page = agent.do("command_logs", **here, wait_seconds=20)
+    assert page["content"] == "got one\n"
+    agent.do("command_write_stdin", **here, data="two\n", close=True)
+    assert wait_for_end(agent, sandbox_id, began["id"])["exit_code"] == 0
+    rest = agent.do("command_logs", **here, cursor=page["cursor"])
+    assert (rest["content"], rest["running"]) == ("two\n", False)
+
+
 def test_a_session_keeps_its_state(agent: Agent, sandbox_id: str, work: str) -> None:
     session = agent.do("session_create", sandbox_id=sandbox_id, working_directory=work)
     here = {"sandbox_id": sandbox_id, "session_id": session["session_id"]}

@@ -2,6 +2,7 @@
 """Files by tools: text, pictures, bytes, and resources."""
 
 import base64
+import hashlib
 import os
 import struct
 import zlib
@@ -111,6 +112,8 @@ def test_bytes_go_in_and_come_out(agent: Agent, sandbox_id: str, work: str) -> N
         if offset == part["size"]:
             break
     assert whole == content
+    wanted = {path: hashlib.sha256(content).hexdigest()}
+    assert agent.do("file_checksum", sandbox_id=sandbox_id, paths=[path]) == wanted
     after = agent.do("file_download", sandbox_id=sandbox_id, path=path, offset=offset)
     assert (after["base64"], after["next_offset"]) == ("", offset)
     refused = agent.refusal("file_upload", sandbox_id=sandbox_id, path=path, base64="%%%")

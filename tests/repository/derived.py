@@ -7,16 +7,21 @@
 
 import ast
 import inspect
+import json
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+from mcp.server.mcpserver.tools import Tool
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from opensandbox_mcp.toolbox import build_tool
+from opensandbox_mcp.tools import offered
 from opensandbox_server import errors
 from opensandbox_server.runtimes.oci import options
 from opensandbox_server.settings import Settings
@@ -45,8 +50,12 @@ def server_help() -> str:
 
 
 def _help(*words: str) -> str:
+    return _help_of("opensandbox_server", *words)
+
+
+def _help_of(module: str, *words: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "opensandbox_server", *words, "--help"],
+        [sys.executable, "-m", module, *words, "--help"],
         env={**os.environ, "COLUMNS": HELP_WIDTH, "NO_COLOR": "1"},
         capture_output=True,
         text=True,
@@ -130,11 +139,48 @@ def _row(*cells: str) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|").replace("<", "&lt;") for cell in cells) + " |"
 
 
+def mcp_help() -> str:
+    """Return what the MCP server says about its flags."""
+    return f"```\n{_help_of('opensandbox_mcp')}```"
+
+
+def mcp_tools() -> str:
+    """Return the table of every tool, with what it takes and what it is for."""
+    lines = _head("Tool", "Takes", "What it does")
+    by_id, workspace = _tools(has_workspace=False), _tools(has_workspace=True)
+    for name, tool in {**by_id, **workspace, **by_id}.items():
+        modes = "" if name in by_id else " Only with `--workspace`."
+        modes += "" if name in workspace else " Not with `--workspace`."
+        summary = " ".join(tool.description.split("\n\n")[0].split())
+        lines.append(_row(f"`{name}`", _parameters(tool.parameters), f"{summary}{modes}"))
+    return "\n".join(lines)
+
+
+def _tools(*, has_workspace: bool) -> dict[str, Tool]:
+    specs = offered(has_workspace=has_workspace)
+    return {spec.function.__name__: build_tool(spec, has_workspace=has_workspace) for spec in specs}
+
+
+def _parameters(schema: dict[str, Any]) -> str:
+    required = schema.get("required", [])
+    return ", ".join(
+        f"`{name}`" if name in required else f"`{name}={_plain(one.get('default'))}`"
+        for name, one in schema["properties"].items()
+        if name not in ("sandbox_id", "connect_if_missing")  # said once, above the table
+    )
+
+
+def _plain(value: object) -> str:
+    return json.dumps(value) if not isinstance(value, str) else value
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "server_help": server_help,
     "server_settings": server_settings,
     "oci_settings": oci_settings,
     "server_errors": server_errors,
+    "mcp_help": mcp_help,
+    "mcp_tools": mcp_tools,
 }
 
 

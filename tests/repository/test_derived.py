@@ -28,3 +28,4 @@ def test_the_tables_are_not_empty() -> None:
     assert "| `secure_access.accepts_short_signatures` | `false` |" in derived.server_settings()
     assert "| `subnet` | `10.200.0.0/16` |" in derived.oci_settings()
     assert "| `*::SANDBOX_NOT_FOUND` | 404 |" in derived.server_errors()
+    assert "| `command_run` | `command`, `background=false`" in derived.mcp_tools()

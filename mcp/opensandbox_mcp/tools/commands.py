@@ -37,6 +37,7 @@ async def command_run(
     connect_if_missing: ConnectIfMissing = False,
     timeout_seconds: Timeout = None,
     env: Annotated[dict[str, str] | None, Field(description="Variables for it alone.")] = None,
+    stdin: Annotated[bool, Field(description="Let command_write_stdin feed it.")] = False,
 ) -> CommandResult:
     """Run a command in a sandbox and return its output and exit code.
 
@@ -48,6 +49,7 @@ async def command_run(
             working_directory=working_directory,
             timeout=None if timeout_seconds is None else timedelta(seconds=timeout_seconds),
             envs=env,
+            stdin=stdin,
         )
         commands = sandbox.commands
         return await run_watched(
@@ -55,6 +57,21 @@ async def command_run(
             lambda handlers: commands.run(command, opts=opts, handlers=handlers),
             commands.interrupt,
         )
+
+
+@family.tool(Effect.RUNS)
+async def command_write_stdin(
+    call: Call,
+    sandbox_id: SandboxId,
+    execution_id: ExecutionId,
+    data: Annotated[str, Field(description="Text; end a line with a line feed.")],
+    close: Annotated[bool, Field(description="Then end its input.")] = False,
+    connect_if_missing: ConnectIfMissing = False,
+) -> Status:
+    """Write to the standard input of a command that was run with stdin=true."""
+    async with sandboxes_of(call).use(call, sandbox_id, connect_if_missing) as sandbox:
+        await sandbox.commands.write_stdin(execution_id, data, close=close)
+    return Status(status="written")
 
 
 @family.tool(Effect.DESTROYS)

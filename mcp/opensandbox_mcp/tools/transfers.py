@@ -3,7 +3,7 @@
 
 import base64 as encoding
 import binascii
-from typing import Annotated
+from typing import Annotated, Literal
 
 from mcp.types import CallToolResult, ImageContent
 from pydantic import Field
@@ -14,9 +14,11 @@ from opensandbox_mcp.contents import image_type
 from opensandbox_mcp.results import FileBytes, Status
 from opensandbox_mcp.sandboxes import Call, sandboxes_of
 from opensandbox_mcp.toolbox import ConnectIfMissing, Effect, Family, SandboxId
-from opensandbox_mcp.tools.files import FilePath, Mode, read_beginning
+from opensandbox_mcp.tools.files import FilePath, Mode, Paths, read_beginning
 
 family = Family()
+
+Algorithm = Literal["sha256", "sha512", "sha1", "md5"]
 
 MAX_IMAGE = 5 << 20
 MAX_BYTES = 24_000  # of one download: 32,000 characters of base64
@@ -80,3 +82,16 @@ async def file_upload(
     async with sandboxes_of(call).use(call, sandbox_id, connect_if_missing) as sandbox:
         await sandbox.files.write_file(path, content, mode=mode)
     return Status(status="written")
+
+
+@family.tool(Effect.READS)
+async def file_checksum(
+    call: Call,
+    sandbox_id: SandboxId,
+    paths: Paths,
+    algorithm: Annotated[Algorithm, Field(description="Which one.")] = "sha256",
+    connect_if_missing: ConnectIfMissing = False,
+) -> dict[str, str]:
+    """Return the checksum of each file, in hexadecimal digits, by its path."""
+    async with sandboxes_of(call).use(call, sandbox_id, connect_if_missing) as sandbox:
+        return await sandbox.files.checksum(paths, algorithm)
