@@ -23,7 +23,7 @@ from opensandbox.models.execd import (
 )
 from opensandbox_mcp.output import HALF, BoundedStream
 from opensandbox_mcp.results import CommandResult
-from opensandbox_mcp.sandboxes import Call
+from opensandbox_mcp.sandboxes import Call, sandboxes_of
 
 PROGRESS_SECONDS = 2.0  # between two reports on a command that is still running
 GIVE_UP_SECONDS = 5.0  # bounds telling the sandbox that nobody waits any more
@@ -51,6 +51,26 @@ async def run_watched(call: Call, start: Start, interrupt: Interrupt) -> Command
     if failure is not None:
         raise failure
     return watch.result(execution)
+
+
+async def start_fed(call: Call, start: Start) -> CommandResult:
+    """Start a command whose input comes by later calls, and return when it has its id."""
+    began: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def on_init(init: ExecutionInit) -> None:
+        began.set_result(init.id)
+
+    handlers = ExecutionHandlers(on_init=on_init, skip_accumulation=True)
+    running = sandboxes_of(call).detach(start(handlers))
+    either: list[asyncio.Future[Any]] = [running, began]
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    if not began.done():
+        return CommandResult(**(await running).model_dump())
+    # Whatever becomes of it, the sandbox tells by command_status.
+    running.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+    return CommandResult(
+        id=began.result(), note="Feed it with command_write_stdin and read it with command_output."
+    )
 
 
 async def _give_up(

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sandboxes that tools work on: those held by this process, or that of the conversation."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from mcp.server.mcpserver import Context
 
@@ -12,6 +13,8 @@ from opensandbox.exceptions import InvalidArgumentException, SandboxException
 from opensandbox_mcp.errors import is_gone
 from opensandbox_mcp.settings import Settings
 from opensandbox_mcp.workspaces import Workspaces
+
+T = TypeVar("T")
 
 WORKSPACE = "workspace"
 """The id that stands for the conversation's own sandbox, in workspace mode."""
@@ -28,6 +31,7 @@ class Sandboxes:
         self.manager = manager
         self.workspaces = workspaces
         self._held: dict[str, Sandbox] = {}
+        self._detached: set[asyncio.Task[Any]] = set()
 
     @classmethod
     @asynccontextmanager
@@ -85,6 +89,13 @@ class Sandboxes:
         async with self.workspaces.use(conversation_of(call)) as sandbox:
             yield sandbox.id
 
+    def detach(self, running: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+        """Let something run on after its call, until it ends or this process does."""
+        task = asyncio.create_task(running)
+        self._detached.add(task)
+        task.add_done_callback(self._detached.discard)
+        return task
+
     async def _connect(self, sandbox_id: str, connect_if_missing: bool) -> Sandbox:
         if not connect_if_missing:
             raise InvalidArgumentException(
@@ -96,6 +107,9 @@ class Sandboxes:
         return sandbox
 
     async def _close(self) -> None:
+        for task in self._detached:
+            task.cancel()
+        await asyncio.gather(*self._detached, return_exceptions=True)
         for sandbox_id in self.held:
             await self.forget(sandbox_id)
 

@@ -171,13 +171,21 @@ def test_a_command_is_fed_by_its_standard_input(agent: Agent, sandbox_id: str) -
         stdin=True,
     )
     here = {"sandbox_id": sandbox_id, "execution_id": began["id"]}
+    assert "command_write_stdin" in began["note"]
     assert agent.do("command_write_stdin", **here, data="one\n") == {"status": "written"}
-    page = agent.do("command_logs", **here, wait_seconds=20)
-    assert page["content"] == "got one\n"
+    page = agent.do("command_output", **here, wait_seconds=20)
+    assert (page["content"], page["running"]) == ("got one\n", True)
     agent.do("command_write_stdin", **here, data="two\n", close=True)
     assert wait_for_end(agent, sandbox_id, began["id"])["exit_code"] == 0
-    rest = agent.do("command_logs", **here, cursor=page["cursor"])
+    rest = agent.do("command_output", **here, offset=page["next_offset"])
     assert (rest["content"], rest["running"]) == ("two\n", False)
+
+
+def test_a_fed_command_that_cannot_start_says_so(agent: Agent, sandbox_id: str) -> None:
+    fed = {"sandbox_id": sandbox_id, "command": "cat", "background": True, "stdin": True}
+    refused = agent.refusal("command_run", **fed, working_directory="/no/such/directory")
+    assert refused.startswith("[")
+    assert "background=true" in agent.refusal("command_run", **(fed | {"background": False}))
 
 
 def test_a_session_keeps_its_state(agent: Agent, sandbox_id: str, work: str) -> None:

@@ -2,21 +2,24 @@
 """Running commands, in the foreground and in the background, and reading what they wrote."""
 
 from datetime import timedelta
+from functools import partial
 from typing import Annotated, Literal
 
 import anyio
 from pydantic import Field
 
 from opensandbox import Sandbox
+from opensandbox.exceptions import InvalidArgumentException
 from opensandbox.models.execd import (
     CommandStatus,
+    Execution,
     ExecutionHandlers,
     OutputMessage,
     RunCommandOpts,
 )
 from opensandbox_mcp.output import SHOWN, decoded_page
 from opensandbox_mcp.results import CommandLogsPage, CommandOutput, CommandResult, Status
-from opensandbox_mcp.running import run_watched
+from opensandbox_mcp.running import run_watched, start_fed
 from opensandbox_mcp.sandboxes import Call, sandboxes_of
 from opensandbox_mcp.toolbox import ConnectIfMissing, Effect, Family, SandboxId
 
@@ -24,6 +27,9 @@ family = Family()
 
 ExecutionId = Annotated[str, Field(description="The id in the result of command_run.")]
 Directory = Annotated[str | None, Field(description="Where to run it.")]
+WaitSeconds = Annotated[
+    float, Field(ge=0, le=600, description="Wait so long for something new, or the end.")
+]
 Timeout = Annotated[float | None, Field(gt=0, description="It is ended after this long.")]
 
 
@@ -37,26 +43,34 @@ async def command_run(
     connect_if_missing: ConnectIfMissing = False,
     timeout_seconds: Timeout = None,
     env: Annotated[dict[str, str] | None, Field(description="Variables for it alone.")] = None,
-    stdin: Annotated[bool, Field(description="Let command_write_stdin feed it.")] = False,
+    stdin: Annotated[
+        bool, Field(description="Feed it by command_write_stdin; needs background=true.")
+    ] = False,
 ) -> CommandResult:
     """Run a command in a sandbox and return its output and exit code.
 
     A command that fails is no error: look at exit_code. Cancelling the call interrupts the command.
     """
+    if stdin and not background:
+        raise InvalidArgumentException("stdin=true needs background=true: input comes later")
     async with sandboxes_of(call).use(call, sandbox_id, connect_if_missing) as sandbox:
         opts = RunCommandOpts(
-            background=background,
+            background=background and not stdin,  # a sandbox feeds foreground commands only
             working_directory=working_directory,
             timeout=None if timeout_seconds is None else timedelta(seconds=timeout_seconds),
             envs=env,
             stdin=stdin,
         )
-        commands = sandbox.commands
-        return await run_watched(
-            call,
-            lambda handlers: commands.run(command, opts=opts, handlers=handlers),
-            commands.interrupt,
-        )
+        start = partial(_run, sandbox, command, opts)
+        if stdin:
+            return await start_fed(call, start)
+        return await run_watched(call, start, sandbox.commands.interrupt)
+
+
+async def _run(
+    sandbox: Sandbox, command: str, opts: RunCommandOpts, handlers: ExecutionHandlers
+) -> Execution:
+    return await sandbox.commands.run(command, opts=opts, handlers=handlers)
 
 
 @family.tool(Effect.RUNS)
@@ -106,13 +120,18 @@ async def command_output(
     execution_id: ExecutionId,
     stream: Annotated[Literal["stdout", "stderr"], Field(description="Which one.")] = "stdout",
     offset: Annotated[int, Field(ge=0, description="In bytes; see next_offset.")] = 0,
+    wait_seconds: WaitSeconds = 0,
     connect_if_missing: ConnectIfMissing = False,
 ) -> CommandOutput:
     """Read on in the output of a command, finished or running, a page at a time."""
     async with sandboxes_of(call).use(call, sandbox_id, connect_if_missing) as sandbox:
+        replay = await sandbox.commands.replay(execution_id)
+        if wait_seconds and len(getattr(replay, stream)) <= offset:
+            await _wait_for_news(sandbox, execution_id, replay.cursor, wait_seconds)
+        # The status first: what a command writes after it, the next call still tells.
         status = await sandbox.commands.get_command_status(execution_id)
         replay = await sandbox.commands.replay(execution_id)
-    written = replay.stdout if stream == "stdout" else replay.stderr
+    written: bytes = getattr(replay, stream)
     content, following = decoded_page(written, min(offset, len(written)))
     notes = [f"Read on with offset={following}."] if following < len(written) else []
     if replay.gaps:
@@ -134,9 +153,7 @@ async def command_logs(
     sandbox_id: SandboxId,
     execution_id: ExecutionId,
     cursor: Annotated[int, Field(ge=0, description="From the call before; 0 at first.")] = 0,
-    wait_seconds: Annotated[
-        float, Field(ge=0, le=600, description="Wait so long for something new, or the end.")
-    ] = 0,
+    wait_seconds: WaitSeconds = 0,
     connect_if_missing: ConnectIfMissing = False,
 ) -> CommandLogsPage:
     """Read what a background command wrote since a cursor; with wait_seconds, follow it."""
