@@ -5,10 +5,12 @@ from opensandbox_mcp.toolbox import ToolSpec
 from opensandbox_mcp.tools import (
     commands,
     diagnostics,
+    egress,
     files,
     lifecycle,
     ports,
     sessions,
+    snapshots,
     transfers,
     workspace,
 )
@@ -21,6 +23,8 @@ FAMILIES = (
     files.family,
     transfers.family,
     ports.family,
+    snapshots.family,
+    egress.family,
     diagnostics.family,
 )
 
