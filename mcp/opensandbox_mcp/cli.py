@@ -168,6 +168,8 @@ def _settings(options: argparse.Namespace) -> Settings:
 
 def _token(file: Path | None) -> str:
     token = (file.read_text() if file else os.environ.get(TOKEN_VARIABLE, "")).strip()
+    if not (token.isascii() and token.isprintable()):
+        raise UsageError("the token may have visible ASCII characters only, on one line")
     if token:
         return token
     if file:

@@ -14,7 +14,7 @@ _ADVICE = {
     SandboxError.INVALID_ARGUMENT: "Correct the arguments and call again.",
     "MISSING_API_KEY": "Give the key by OPEN_SANDBOX_API_KEY or --api-key.",
     "INVALID_API_KEY": "Give the right key by OPEN_SANDBOX_API_KEY or --api-key.",
-    "SANDBOX_NOT_FOUND": "It has ended or never was; make one with sandbox_create.",
+    "SANDBOX_NOT_FOUND": "It has ended or never was; make another, or call again for a workspace.",
     "SANDBOX_NOT_RUNNING": "A paused one needs sandbox_resume; sandbox_get_info tells its state.",
     "FILE_NOT_FOUND": "Look what is there with file_list.",
     "INVALID_REQUEST_BODY": "Correct the arguments and call again.",

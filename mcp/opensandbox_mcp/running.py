@@ -79,7 +79,7 @@ async def _give_up(
     """Tell client and sandbox, once, that nobody waits any more."""
     with anyio.CancelScope(shield=True), anyio.move_on_after(GIVE_UP_SECONDS):
         running.cancel()
-        await asyncio.wait([running])
+        await asyncio.gather(running, return_exceptions=True)
         if watch.execution_id is not None:
             # It may have ended, or its sandbox may have: both are what was wanted.
             with suppress(SandboxException):

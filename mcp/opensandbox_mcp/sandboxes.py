@@ -19,6 +19,9 @@ T = TypeVar("T")
 WORKSPACE = "workspace"
 """The id that stands for the conversation's own sandbox, in workspace mode."""
 
+MAX_HELD = 1000
+"""Sandboxes with open connections; many of them have long ended by themselves."""
+
 SESSION_HEADER = "mcp-session-id"
 
 
@@ -53,9 +56,11 @@ class Sandboxes:
         """The ids of the sandboxes that were created or connected here."""
         return list(self._held)
 
-    def hold(self, sandbox: Sandbox) -> None:
-        """Let later calls find this sandbox."""
+    async def hold(self, sandbox: Sandbox) -> None:
+        """Let later calls find this sandbox. When there are too many, the oldest is let go."""
         self._held[sandbox.id] = sandbox
+        if len(self._held) > MAX_HELD:
+            await self.forget(next(iter(self._held)))
 
     async def forget(self, sandbox_id: str) -> None:
         """Close what is held of a sandbox."""
@@ -103,7 +108,7 @@ class Sandboxes:
                 " or pass connect_if_missing=true."
             )
         sandbox = await Sandbox.connect(sandbox_id, self.connection)
-        self.hold(sandbox)
+        await self.hold(sandbox)
         return sandbox
 
     async def _close(self) -> None:

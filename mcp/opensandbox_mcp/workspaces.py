@@ -131,18 +131,19 @@ class Workspaces:
 
     async def _keep_alive(self, conversation: str, workspace: Workspace) -> None:
         """Renew the sandbox while it is in use, and end it when nobody has used it for long."""
-        interval = self._settings.timeout.total_seconds() / 3
-        while (sandbox := workspace.sandbox) is not None:
-            await anyio.sleep(interval)
+        sandbox = workspace.sandbox
+        assert sandbox is not None, "it was just made"
+        while not workspace.is_idle:
+            await anyio.sleep(self._settings.timeout.total_seconds() / 3)
+            if workspace.sandbox is not sandbox:
+                return  # it was ended; the conversation may have another one
             try:
-                if workspace.is_idle:
-                    await self.end(conversation)
-                elif workspace.sandbox is sandbox:
-                    await sandbox.renew(self._lifetime)
+                await sandbox.renew(self._lifetime)
             except SandboxException as error:
                 logger.warning("workspace %s was not renewed: %s", sandbox.id, explain(error))
                 if is_gone(error):
-                    await self.end(conversation)
+                    break
+        await self.end(conversation)
 
     async def _end_all(self) -> None:
         with anyio.CancelScope(shield=True):

@@ -2,14 +2,17 @@
 """A real MCP client with the real `opensandbox-mcp` process at the other end."""
 
 import contextlib
+import json
 import os
 import queue
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO, Any, Literal
 
 import httpx2
@@ -79,6 +82,34 @@ class Agent:
 def text_of(result: CallToolResult) -> str:
     """Return the text of an answer."""
     return "".join(part.text for part in result.content if isinstance(part, TextContent))
+
+
+def wait_until(probe: Callable[[], bool]) -> None:
+    """Wait for something that must become true."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not probe():
+        assert time.monotonic() < deadline, "never became true"
+        time.sleep(0.02)
+
+
+def wait_until_gone(pid: int) -> None:
+    """Wait for the end of a process that somebody else reaps."""
+    wait_until(lambda: not Path(f"/proc/{pid}").exists())
+
+
+def conversation(tool: str, **arguments: Any) -> list[str]:
+    """Return the lines of a client that calls one tool and reads no answer."""
+    hello = {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    }
+    messages: list[dict[str, Any]] = [
+        {"id": 1, "method": "initialize", "params": hello},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/call", "params": {"name": tool, "arguments": arguments}},
+    ]
+    return [json.dumps({"jsonrpc": "2.0", **message}) + "\n" for message in messages]
 
 
 def environment(server: Server | None) -> dict[str, str]:

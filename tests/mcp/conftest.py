@@ -9,7 +9,7 @@ from tests.e2e.server import Server, make_home, start_server
 from tests.mcp.agent import Agent, HTTPProcess, Transport, http_process, over_http, over_stdio
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     """An OpenSandbox server on the fake runtime; tests leave no sandbox."""
     with make_home() as home:
@@ -22,14 +22,14 @@ def server() -> Iterator[Server]:
             started.sweep()
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def process(server: Server) -> Iterator[HTTPProcess]:
     """The MCP server over HTTP."""
     with http_process(server) as running:
         yield running
 
 
-@pytest.fixture(scope="package", params=["stdio", "http"])
+@pytest.fixture(scope="module", params=["stdio", "http"])
 def agent(request: pytest.FixtureRequest, server: Server) -> Iterator[Agent]:
     """A client that names sandboxes by their ids, over each transport."""
     transport: Transport = request.param

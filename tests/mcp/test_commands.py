@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands and sessions by tools: output, progress, cancellation, reading on."""
 
+import subprocess
 from collections.abc import Callable
 from concurrent.futures import CancelledError
 from pathlib import Path
@@ -8,7 +9,17 @@ from typing import Any
 
 import pytest
 
-from tests.mcp.agent import WAIT_SECONDS, Agent
+from opensandbox import SandboxSync
+from tests.e2e.server import Server
+from tests.mcp.agent import (
+    WAIT_SECONDS,
+    Agent,
+    command,
+    conversation,
+    environment,
+    wait_until,
+    wait_until_gone,
+)
 
 HELD = "echo started; while [ -e {path} ]; do sleep 0.05; done; echo released"
 """Runs until a file is removed; on the fake runtime it is one of this machine's."""
@@ -93,8 +104,8 @@ def test_a_background_command_is_followed_by_cursor(
 ) -> None:
     held = tmp_path / "held"
     held.touch()
-    command = HELD.format(path=held)
-    began = agent.do("command_run", sandbox_id=sandbox_id, command=command, background=True)
+    shell = HELD.format(path=held)
+    began = agent.do("command_run", sandbox_id=sandbox_id, command=shell, background=True)
     follow = {"sandbox_id": sandbox_id, "execution_id": began["id"], "wait_seconds": 20}
     page = agent.do("command_logs", **follow)
     assert (page["content"], page["running"]) == ("started\n", True)
@@ -133,13 +144,13 @@ def test_a_long_command_reports_its_progress(agent: Agent, sandbox_id: str, tmp_
     assert lines(done) == ["started", "released"]
 
 
-def in_a_command(agent: Agent, sandbox_id: str, command: str) -> Any:
-    return agent.start("command_run", sandbox_id=sandbox_id, command=command)
+def in_a_command(agent: Agent, sandbox_id: str, shell: str) -> Any:
+    return agent.start("command_run", sandbox_id=sandbox_id, command=shell)
 
 
-def in_a_session(agent: Agent, sandbox_id: str, command: str) -> Any:
+def in_a_session(agent: Agent, sandbox_id: str, shell: str) -> Any:
     session = agent.do("session_create", sandbox_id=sandbox_id)["session_id"]
-    return agent.start("session_run", sandbox_id=sandbox_id, session_id=session, command=command)
+    return agent.start("session_run", sandbox_id=sandbox_id, session_id=session, command=shell)
 
 
 @pytest.mark.parametrize("start", [in_a_command, in_a_session])
@@ -150,16 +161,37 @@ def test_a_cancelled_call_interrupts_its_command(
     agent.reported.clear()
     running = start(agent, sandbox_id, f"echo $$ > {pid_file}; echo ready; exec sleep 600")
     assert agent.reported.wait(WAIT_SECONDS)
-    process = Path("/proc") / pid_file.read_text().strip()
-    assert process.exists()
+    pid = int(pid_file.read_text())
     running.cancel()
     with pytest.raises(CancelledError):
         running.result(WAIT_SECONDS)
-    for _ in range(200):
-        if not process.exists():
-            break
-        agent.do("command_run", sandbox_id=sandbox_id, command="sleep 0.05")
-    assert not process.exists()
+    wait_until_gone(pid)
+
+
+def test_a_client_that_vanishes_takes_its_command_along(server: Server, tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    shell = f"echo $$ > {pid_file}; mv {pid_file} {pid_file}.whole; exec sleep 600"
+    with SandboxSync.create("host", connection_config=server.sync_config) as sandbox:
+        arguments = {"sandbox_id": sandbox.id, "command": shell, "connect_if_missing": True}
+        process = subprocess.Popen(
+            command(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
+            env=environment(server),
+        )
+        assert process.stdin is not None
+        try:
+            with process.stdin as talk:
+                talk.writelines(conversation("command_run", **arguments))
+                talk.flush()
+                wait_until(Path(f"{pid_file}.whole").exists)
+            assert process.wait(WAIT_SECONDS) == 0
+        finally:
+            process.kill()
+            process.wait()
+        wait_until_gone(int(Path(f"{pid_file}.whole").read_text()))
+        sandbox.kill()
 
 
 def test_a_command_is_fed_by_its_standard_input(agent: Agent, sandbox_id: str) -> None:

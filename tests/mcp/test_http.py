@@ -17,6 +17,7 @@ from tests.mcp.agent import (
     environment,
     http_process,
     over_http,
+    wait_until_gone,
 )
 
 HELLO = {
@@ -127,12 +128,28 @@ def test_every_protocol_version_is_spoken(process: HTTPProcess, mode: str) -> No
         agent.do("sandbox_kill", sandbox_id=made)
 
 
-def test_an_empty_token_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "token").touch()
+@pytest.mark.parametrize("content", ["", " \n", "schlüssel", "two\nlines"])
+def test_a_token_file_that_cannot_work_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "token").write_text(content)
     refused = run("--transport", "streamable-http", "--token-file", str(tmp_path / "token"))
     assert refused.returncode == 1
     assert refused.stderr.count("\n") == 1
-    assert "put a token" in refused.stderr
+    assert "token" in refused.stderr
+
+
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+def test_a_call_is_cancelled_in_every_version(
+    process: HTTPProcess, tmp_path: Path, mode: str
+) -> None:
+    with over_http(process, mode=mode) as agent:
+        here = {"sandbox_id": agent.do("sandbox_create", image="host")["sandbox_id"]}
+        noted = tmp_path / "pid"
+        shell = f"echo $$ > {noted}; echo ready; exec sleep 600"
+        running = agent.start("command_run", **here, command=shell)
+        assert agent.reported.wait(WAIT_SECONDS)
+        running.cancel()
+        wait_until_gone(int(noted.read_text()))
+        agent.do("sandbox_kill", **here)
 
 
 def test_a_port_that_is_taken_is_told_in_a_line(process: HTTPProcess) -> None:

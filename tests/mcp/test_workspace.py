@@ -18,10 +18,12 @@ from tests.mcp.agent import (
     WAIT_SECONDS,
     Agent,
     command,
+    conversation,
     environment,
     http_process,
     over_http,
     over_stdio,
+    wait_until,
 )
 
 Connect = Callable[..., "contextlib.AbstractContextManager[Agent]"]
@@ -43,13 +45,6 @@ def is_gone(manager: SandboxManagerSync, sandbox_id: str) -> bool:
     except SandboxApiException as error:
         return error.status_code == 404
     return False
-
-
-def wait_until(probe: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not probe():
-        assert time.monotonic() < deadline, "never became true"
-        time.sleep(0.02)
 
 
 @contextlib.contextmanager
@@ -198,7 +193,7 @@ def test_the_process_ends_well_and_leaves_no_sandbox(
     ) as process:
         try:
             assert process.stdin is not None
-            process.stdin.write("".join(CONVERSATION))
+            process.stdin.writelines(conversation("command_run", command="exec sleep 600"))
             process.stdin.flush()
             wait_until(lambda: len(running(manager) - before) == 1)
             if how == "close":
@@ -213,12 +208,3 @@ def test_the_process_ends_well_and_leaves_no_sandbox(
         finally:
             process.kill()
     assert running(manager) == before
-
-
-CONVERSATION = (
-    '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18",'
-    '"capabilities":{},"clientInfo":{"name":"test","version":"1"}}}\n',
-    '{"jsonrpc":"2.0","method":"notifications/initialized"}\n',
-    '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"command_run",'
-    '"arguments":{"command":"exec sleep 600"}}}\n',
-)

@@ -99,7 +99,7 @@ async def hold_created(call: Call, **wish: object) -> HeldSandbox:
         with anyio.CancelScope(shield=True):
             await sandbox.destroy()
         raise
-    sandboxes.hold(sandbox)
+    await sandboxes.hold(sandbox)
     return HeldSandbox(sandbox_id=sandbox.id, info=info)
 
 
@@ -121,7 +121,7 @@ async def sandbox_connect(
         skip_health_check=skip_health_check,
     )
     await sandboxes.forget(sandbox_id)
-    sandboxes.hold(sandbox)
+    await sandboxes.hold(sandbox)
     return HeldSandbox(sandbox_id=sandbox.id, info=await sandbox.get_info())
 
 
