@@ -8,7 +8,6 @@ HTTP a lost connection is no end, and the command goes on in its sandbox.
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from typing import Any
 
 import anyio
@@ -30,10 +29,9 @@ GIVE_UP_SECONDS = 5.0  # bounds telling the sandbox that nobody waits any more
 LAST_LINE = 200  # characters of the last line that a report shows
 
 Start = Callable[[ExecutionHandlers], Coroutine[Any, Any, Execution]]
-Interrupt = Callable[[str], Coroutine[Any, Any, None]]
 
 
-async def run_watched(call: Call, start: Start, interrupt: Interrupt) -> CommandResult:
+async def run_watched(call: Call, start: Start) -> CommandResult:
     """Start a command and return what came of it, at a bounded size."""
     watch = _Watch(call)
     failure: SandboxException | None = None
@@ -45,7 +43,7 @@ async def run_watched(call: Call, start: Start, interrupt: Interrupt) -> Command
         except SandboxException as error:
             failure = error  # raised below: in here it would become a group of errors
         except asyncio.CancelledError:
-            await _give_up(running, watch, interrupt)
+            await _give_up(running)
             raise
         group.cancel_scope.cancel()
     if failure is not None:
@@ -73,17 +71,11 @@ async def start_fed(call: Call, start: Start) -> CommandResult:
     )
 
 
-async def _give_up(
-    running: "asyncio.Future[Execution]", watch: "_Watch", interrupt: Interrupt
-) -> None:
-    """Tell client and sandbox, once, that nobody waits any more."""
+async def _give_up(running: "asyncio.Future[Execution]") -> None:
+    """Tell the client library, once, that nobody waits any more: it interrupts the command."""
     with anyio.CancelScope(shield=True), anyio.move_on_after(GIVE_UP_SECONDS):
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-        if watch.execution_id is not None:
-            # It may have ended, or its sandbox may have: both are what was wanted.
-            with suppress(SandboxException):
-                await interrupt(watch.execution_id)
 
 
 class _Watch:

@@ -105,7 +105,7 @@ class Sandboxes:
         if not connect_if_missing:
             raise InvalidArgumentException(
                 f"sandbox {sandbox_id} was not created or connected here; call sandbox_connect,"
-                " or pass connect_if_missing=true."
+                " or pass connect_if_missing=true"
             )
         sandbox = await Sandbox.connect(sandbox_id, self.connection)
         await self.hold(sandbox)

@@ -64,7 +64,7 @@ async def command_run(
         start = partial(_run, sandbox, command, opts)
         if stdin:
             return await start_fed(call, start)
-        return await run_watched(call, start, sandbox.commands.interrupt)
+        return await run_watched(call, start)
 
 
 async def _run(

@@ -42,17 +42,15 @@ async def session_run(
 ) -> CommandResult:
     """Run a command in a session. Cancelling the call interrupts the command."""
     async with sandboxes_of(call).use(call, sandbox_id, connect_if_missing) as sandbox:
-        commands = sandbox.commands
         return await run_watched(
             call,
-            lambda handlers: commands.run_in_session(
+            lambda handlers: sandbox.commands.run_in_session(
                 session_id,
                 command,
                 working_directory=working_directory,
                 timeout=None if timeout_seconds is None else timedelta(seconds=timeout_seconds),
                 handlers=handlers,
             ),
-            commands.interrupt,
         )
 
 
