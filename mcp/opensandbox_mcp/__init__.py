@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OpenSandbox as an MCP server: sandboxes, commands, files and ports as tools of an agent."""
+"""OpenSandbox as an MCP server: sandboxes, commands, files and ports as tools of an agent.
+
+A program rather than a library; ``opensandbox_mcp.server.build_server`` makes the server. Nothing
+of it is imported here, so that ``opensandbox-mcp --help`` answers at once.
+"""
 
 from opensandbox_mcp._version import __version__
-from opensandbox_mcp.server import build_server
-from opensandbox_mcp.settings import Settings, WorkspaceSettings
 
-__all__ = ["Settings", "WorkspaceSettings", "__version__", "build_server"]
+__all__ = ["__version__"]

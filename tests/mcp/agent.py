@@ -25,7 +25,7 @@ from mcp.types import CallToolResult, TextContent
 from tests.e2e.server import API_KEY, Server
 
 Transport = Literal["stdio", "http"]
-WAIT_SECONDS = 30.0  # bounds everything a test waits for
+WAIT_SECONDS = 60.0  # bounds everything a test waits for
 TOKEN = "token of the tests"  # noqa: S105
 
 
