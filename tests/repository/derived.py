@@ -7,19 +7,24 @@
 
 import ast
 import inspect
+import json
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import click
+from mcp.server.mcpserver.tools import Tool
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from opensandbox_cli import failures
 from opensandbox_cli.main import osb
+from opensandbox_mcp.toolbox import build_tool
+from opensandbox_mcp.tools import offered
 from opensandbox_server import errors
 from opensandbox_server.runtimes.oci import options
 from opensandbox_server.settings import Settings
@@ -48,8 +53,12 @@ def server_help() -> str:
 
 
 def _help(*words: str) -> str:
+    return _help_of("opensandbox_server", *words)
+
+
+def _help_of(module: str, *words: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "opensandbox_server", *words, "--help"],
+        [sys.executable, "-m", module, *words, "--help"],
         env={**os.environ, "COLUMNS": HELP_WIDTH, "NO_COLOR": "1"},
         capture_output=True,
         text=True,
@@ -165,6 +174,41 @@ def cli_exit_codes() -> str:
     return "\n".join(lines)
 
 
+def mcp_help() -> str:
+    """Return what the MCP server says about its flags."""
+    return f"```\n{_help_of('opensandbox_mcp')}```"
+
+
+def mcp_tools() -> str:
+    """Return the table of every tool, with what it takes and what it is for."""
+    lines = _head("Tool", "Takes", "What it does")
+    by_id, workspace = _tools(has_workspace=False), _tools(has_workspace=True)
+    for name, tool in {**by_id, **workspace, **by_id}.items():
+        modes = "" if name in by_id else " Only with `--workspace`."
+        modes += "" if name in workspace else " Not with `--workspace`."
+        summary = " ".join(tool.description.split("\n\n")[0].split())
+        lines.append(_row(f"`{name}`", _parameters(tool.parameters), f"{summary}{modes}"))
+    return "\n".join(lines)
+
+
+def _tools(*, has_workspace: bool) -> dict[str, Tool]:
+    specs = offered(has_workspace=has_workspace)
+    return {spec.function.__name__: build_tool(spec, has_workspace=has_workspace) for spec in specs}
+
+
+def _parameters(schema: dict[str, Any]) -> str:
+    required = schema.get("required", [])
+    return ", ".join(
+        f"`{name}`" if name in required else f"`{name}={_plain(one.get('default'))}`"
+        for name, one in schema["properties"].items()
+        if name not in ("sandbox_id", "connect_if_missing")  # said once, above the table
+    )
+
+
+def _plain(value: object) -> str:
+    return json.dumps(value) if not isinstance(value, str) else value
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "cli_exit_codes": cli_exit_codes,
     "cli_help": cli_help,
@@ -172,6 +216,8 @@ PARTS: dict[str, Callable[[], str]] = {
     "server_settings": server_settings,
     "oci_settings": oci_settings,
     "server_errors": server_errors,
+    "mcp_help": mcp_help,
+    "mcp_tools": mcp_tools,
 }
 
 

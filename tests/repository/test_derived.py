@@ -30,3 +30,4 @@ def test_the_tables_are_not_empty() -> None:
     assert "| `*::SANDBOX_NOT_FOUND` | 404 |" in derived.server_errors()
     assert "Usage: osb sandbox create [OPTIONS]" in derived.cli_help()
     assert "| `125` |" in derived.cli_exit_codes()
+    assert "| `command_run` | `command`, `background=false`" in derived.mcp_tools()

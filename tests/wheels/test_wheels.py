@@ -35,6 +35,21 @@ finally:
     sandbox.destroy()
 """
 
+AGENT = """
+import sys
+import anyio
+from mcp import Client, StdioServerParameters
+
+async def main():
+    told = {"OPEN_SANDBOX_DOMAIN": sys.argv[2], "OPEN_SANDBOX_API_KEY": sys.argv[3]}
+    program = StdioServerParameters(command=sys.argv[1], args=["--workspace"], env=told)
+    async with Client(program) as client:
+        done = await client.call_tool("command_run", {"command": "echo hello"})
+        print(done.structured_content["logs"]["stdout"][0]["text"])
+
+anyio.run(main)
+"""
+
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -42,7 +57,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("wheels")
     # From PATH, which has setup's Go when the machine has none.
     path = f"{CACHE / 'tools' / 'bin'}:{os.environ['PATH']}"
-    for package in ("cli", "sdks/python", "server", "tests/conformance", OUTSIDE):
+    for package in ("cli", "mcp", "sdks/python", "server", "tests/conformance", OUTSIDE):
         build = [UV, "build", "--quiet", "--wheel", "--out-dir", str(made), str(ROOT / package)]
         subprocess.run(build, check=True, env=os.environ | {"PATH": path})
     return made
@@ -68,6 +83,13 @@ def environment(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def suite(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment with the conformance suite and nothing else of ours."""
     return install(wheels, tmp_path_factory.mktemp("suite") / "env", "opensandbox_conformance")
+
+
+@pytest.fixture(scope="module")
+def agents(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with the MCP server, the client below it, and nothing else of ours."""
+    names = ("opensandbox", "opensandbox_mcp")
+    return install(wheels, tmp_path_factory.mktemp("agents") / "env", *names)
 
 
 @contextlib.contextmanager
@@ -137,6 +159,23 @@ def test_a_sandbox_runs_from_what_the_wheels_installed(environment: Path, tmp_pa
             check=True,
         )
     assert used.stdout.startswith("kept\n")
+
+
+def test_an_agent_works_with_what_the_wheels_installed(
+    environment: Path, agents: Path, tmp_path: Path
+) -> None:
+    program = str(agents / "bin" / "opensandbox-mcp")
+    with running(environment, best_runtime(), tmp_path) as domain:
+        used = subprocess.run(
+            [str(agents / "bin" / "python"), "-c", AGENT, program, domain, KEY],
+            cwd=tmp_path,
+            env={"PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+    assert used.stdout == "hello\n"
 
 
 def test_the_installed_suite_passes_on_a_runtime_from_outside_this_repository(

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every tool, by what it is about. Code contexts will be one more family."""
+
+from opensandbox_mcp.toolbox import ToolSpec
+from opensandbox_mcp.tools import (
+    commands,
+    diagnostics,
+    egress,
+    files,
+    lifecycle,
+    ports,
+    sessions,
+    snapshots,
+    transfers,
+    workspace,
+)
+
+FAMILIES = (
+    lifecycle.family,
+    workspace.family,
+    commands.family,
+    sessions.family,
+    files.family,
+    transfers.family,
+    ports.family,
+    snapshots.family,
+    egress.family,
+    diagnostics.family,
+)
+
+
+def offered(*, has_workspace: bool) -> list[ToolSpec]:
+    """Return the tools of a server, with a workspace for each conversation or without."""
+    return [
+        spec
+        for family in FAMILIES
+        for spec in family.specs
+        if spec.is_offered(has_workspace=has_workspace)
+    ]
