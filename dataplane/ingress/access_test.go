@@ -94,7 +94,7 @@ func TestASignedRouteStandsForEveryToken(t *testing.T) {
 
 func TestEgressIsNeverForwardedIntoTheSandbox(t *testing.T) {
 	w, e := standard(t, nil)
-	w.do("GET", proxyPath(egressPort, "/policy")).want(t, 401, codeNoAccess)
+	w.do("GET", proxyPath(egressPort, "/policy")).want(t, 503, codeEgressUnavailable)
 	w.do("GET", proxyPath(egressPort, "/policy"), "OPEN-SANDBOX-API-KEY", testKey).want(t, 503, codeEgressUnavailable)
 	if _, asked := e.connects.Load("127.0.0.1:18080"); asked {
 		t.Error("execd was asked for port 18080")
