@@ -4,16 +4,22 @@
 from __future__ import annotations
 
 import itertools
+import re
 import subprocess
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
+import pytest
+from pyroute2 import IPRoute  # type: ignore[import-untyped]
+
 from opensandbox_server.runtimes.oci.network import BLOCKS, Block, claim_block
 from opensandbox_server.runtimes.oci.resolver import chosen_nameserver
 from opensandbox_server.runtimes.oci.rules import NEVER_OUTSIDE, ruleset
-from tests.security.harness import Home, opened_home
+from tests.security.harness import Home, listening, opened_home
+from tests.security.internet import PUBLIC, connect, made_outside
 
 SUBNET = IPv4Network("10.200.0.0/16")
+LOWEST = "02:00:00:00:00:01"
 
 
 def test_no_two_servers_share_addresses_or_ids() -> None:
@@ -60,20 +66,37 @@ def nft(text: str) -> str:
     return done.stdout
 
 
-def test_a_docker_engine_that_drops_forwarded_packets_is_passed_and_left_as_it_was(
-    network: int, tmp_path: Path
+DOCKER = """
+table ip filter {
+  chain FORWARD { type filter hook forward priority 0; policy drop; %s }
+  %s
+}
+"""
+NEW_ENGINE = DOCKER % ("jump DOCKER-USER;", "chain DOCKER-USER { counter return; }")
+OLD_ENGINE = DOCKER % ("counter;", "")
+
+
+@pytest.mark.parametrize("engine", [NEW_ENGINE, OLD_ENGINE], ids=["with DOCKER-USER", "without"])
+def test_beside_a_docker_engine_that_drops_forwarded_packets_sandboxes_get_out(
+    network: int, tmp_path: Path, engine: str
 ) -> None:
-    assert network >= 0
-    nft(
-        "table ip filter {\n"
-        "  chain FORWARD { type filter hook forward priority 0; policy drop; jump DOCKER-USER; }\n"
-        "  chain DOCKER-USER { counter return; }\n}"
-    )
+    nft(engine)
     before = nft("list table ip filter")
-    with opened_home(tmp_path / "home") as home:
-        during = nft("list table ip filter")
-        assert during.count(f'comment "{home.bridge}"') == 4
-    assert nft("list table ip filter") == before
+    with made_outside(network) as outside, opened_home(tmp_path / "home") as home:
+        box = home.start()
+        with listening(outside, PUBLIC) as port:
+            assert connect(box, PUBLIC, port) == "hello"
+            home.run(home.runtime.close())
+            nft(f"delete table ip filter\n{engine}")  # as without what we put there
+            assert connect(box, PUBLIC, port) == "TimeoutError"
+            home.run(home.runtime.prepare())  # the next start of a server
+            assert connect(box, PUBLIC, port) == "hello"
+    assert without_counts(nft("list table ip filter")) == without_counts(before)
+
+
+def without_counts(listed: str) -> str:
+    """Return rules without how many packets they saw."""
+    return re.sub(r"packets \d+ bytes \d+", "", listed)
 
 
 def test_a_bridge_is_taken_over_only_from_a_data_directory_that_is_gone(
@@ -103,3 +126,17 @@ def test_the_rules_are_in_force_once(home: Home) -> None:
         f"table inet {home.bridge}",
         f"table bridge {home.bridge}",
     ]
+
+
+def test_the_bridge_keeps_its_hardware_address_whatever_links_come_and_go(home: Home) -> None:
+    with IPRoute() as netlink:
+        bridge = netlink.link_lookup(ifname=home.bridge)[0]
+
+        def address() -> str:
+            (link,) = netlink.get_links(bridge)
+            return str(link.get_attr("IFLA_ADDRESS"))
+
+        before = address()
+        netlink.link("add", ifname="low", kind="veth", address=LOWEST, peer={"ifname": "far"})
+        netlink.link("set", index=netlink.link_lookup(ifname="low")[0], master=bridge)
+        assert address() == before

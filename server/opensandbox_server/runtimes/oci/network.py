@@ -31,6 +31,8 @@ from opensandbox_server.runtimes.oci.resolver import host_nameserver
 BLOCKS = 20
 """Servers on one host; each takes one bridge, one part of the subnet and one part of the ids."""
 SLOTS_PER_BLOCK = 2048
+_GATEWAY_INDEX = 1
+"""What a slot's number is to a slot, for the bridge."""
 _FIRST_RANGE = 16384
 """Ranges of 65536 ids below it are left to people, subuid files and other programs."""
 
@@ -60,7 +62,7 @@ class Block:
     @property
     def gateway(self) -> IPv4Address:
         """The address of the bridge."""
-        return self.subnet[1]
+        return self.subnet[_GATEWAY_INDEX]
 
     @property
     def indexes(self) -> range:
@@ -111,7 +113,10 @@ class Network:
                 address=str(self.block.gateway),
                 prefixlen=self.block.subnet.prefixlen,
             )
-        netlink.link("set", index=self._bridge_index, state="up")
+        # Else the bridge takes the lowest address of its links, another one as they come and go,
+        # and sandboxes go on sending to the former for seconds.
+        gateway = self.block.hardware(_GATEWAY_INDEX)
+        netlink.link("set", index=self._bridge_index, address=gateway, state="up")
         self._write_rules()
         _set_sysctl("net/ipv4/ip_forward", "1")
         self.pass_firewalls()
