@@ -18,7 +18,7 @@ from pathlib import Path
 from pyroute2 import IPRoute  # type: ignore[import-untyped]
 from pyroute2.netlink.exceptions import NetlinkError  # type: ignore[import-untyped]
 
-from opensandbox_server.runtimes.oci import conntrack, rules, syscalls
+from opensandbox_server.runtimes.oci import conntrack, legacy_firewall, rules, syscalls
 from opensandbox_server.runtimes.oci.claims import PLACE, Claim, claim_ids
 from opensandbox_server.runtimes.oci.interfaces import (
     add_default_route,
@@ -158,6 +158,10 @@ class Network:
             wanted = "policy drop" in found or chain == "DOCKER-USER"
             if found and wanted and f'comment "{self.block.bridge}"' not in found:
                 _nft(rules.admission(chain, self.block.bridge))
+        try:
+            legacy_firewall.admit(self.block.bridge)
+        except legacy_firewall.LegacyFirewallFault as fault:
+            raise NetworkFault(str(fault)) from fault
 
     def close(self) -> None:
         """Take everything away, when no sandbox needs it any more."""
@@ -182,6 +186,7 @@ class Network:
         _nft(rules.bindings(block.bridge, links))
 
     def _leave_firewalls(self) -> None:
+        legacy_firewall.leave(self.block.bridge)
         for chain in ("DOCKER-USER", "FORWARD"):
             found = _nft(
                 f"list chain ip filter {chain}\n", is_allowed_to_fail=True, with_handles=True
