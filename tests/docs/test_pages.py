@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Everything in the documentation that can be run is run, and prints what is shown below it."""
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import time
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -38,6 +40,9 @@ ELSEWHERE = {
 """How lines of a block with the tag `elsewhere` begin or what they call, and what runs them."""
 RUN_SECONDS = 120.0
 """Bounds one block; the longest builds first when nothing is built yet."""
+
+GRACE_SECONDS = 5.0
+"""How long what a block left in the background may take to end."""
 
 pytestmark = pytest.mark.slow
 
@@ -156,11 +161,15 @@ def test_each_way_to_start_a_server_starts_one(tmp_path: Path, block: Block) -> 
 
 
 def end_group(process: subprocess.Popen[str]) -> None:
-    """Kill what is left of a process and of what it started."""
-    try:
+    """End what is left of a process and of what it started; what is asked to end tidies up."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+        deadline = time.monotonic() + GRACE_SECONDS
+        while time.monotonic() < deadline:
+            process.poll()
+            os.killpg(process.pid, 0)
+            time.sleep(0.02)
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
     process.wait(RUN_SECONDS)
 
 
