@@ -43,6 +43,7 @@ type Server struct {
 
 	connections connections
 	ports       portProxy
+	interpreter interpreterDoor
 }
 
 func (s *Server) patience() time.Duration { return cmp.Or(s.FollowerPatience, time.Minute) }
@@ -141,4 +142,5 @@ func (s *Server) Close() {
 	s.Commands.Close()
 	s.connections.closeAll()
 	s.ports.close()
+	s.interpreter.close()
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"maps"
 	"strconv"
+	"strings"
 
 	"opensandbox.io/dataplane/event"
 	"opensandbox.io/dataplane/session"
@@ -27,6 +28,9 @@ func (c *Contexts) startBash(s start) (interpreter, error) {
 }
 
 func (b *bash) run(run *Run, request Request) *event.Error {
+	if strings.ContainsRune(request.Code, 0) {
+		return &event.Error{Name: "SyntaxError", Value: "shell text cannot contain NUL"}
+	}
 	env := maps.Clone(request.Env)
 	maps.Copy(env, b.env)
 	running, reader, err := b.session.Start(context.Background(), session.Request{Shell: request.Code, Env: env})

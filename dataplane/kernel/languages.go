@@ -34,10 +34,11 @@ func canonical(language string) string {
 
 // start starts an interpreter of a language.
 func (c *Contexts) start(language string, s start) (interpreter, error) {
-	if s.dir != "" { // it may have gone since the context was made
-		if info, err := os.Stat(s.dir); err != nil || !info.IsDir() {
-			return nil, fmt.Errorf("cwd %s is not an existing directory", s.dir)
-		}
+	if s.dir == "" {
+		s.dir, _ = os.Getwd() // without one of its own the daemon is in no place either
+	}
+	if info, err := os.Stat(s.dir); err != nil || !info.IsDir() { // gone since the context was made
+		return nil, fmt.Errorf("cwd %s is not an existing directory", s.dir)
 	}
 	switch language {
 	case "python":

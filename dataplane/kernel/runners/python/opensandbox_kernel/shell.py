@@ -10,6 +10,7 @@ import sys
 import tempfile
 import traceback
 import warnings
+from pathlib import Path
 from typing import Any
 
 from IPython.core import page
@@ -24,7 +25,7 @@ for _module in ("IPython.core.oinspect", "asyncio", "pdb", "code", "random"):
     importlib.import_module(_module)  # what cells need sooner or later, once for all contexts
 
 _HIDDEN = "[... skipping hidden"  # IPython's word for frames of ours
-_OUR_FRAME = f"File {os.path.dirname(__file__)}/"
+_OUR_FRAME = f"File {Path(__file__).parent}/"
 INLINE = "module://matplotlib_inline.backend_inline"
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import signal
@@ -50,10 +51,8 @@ class Wire:
 def flush_output() -> None:
     """Push out what was printed, whoever sys.stdout is by now."""
     for stream in (sys.stdout, sys.stderr):
-        try:
+        with contextlib.suppress(Exception):  # the code replaced or closed it: nothing to flush
             stream.flush()
-        except Exception:  # noqa: BLE001, S110 - the code replaced or closed it: nothing to flush
-            pass
 
 
 def _encoded(value: Any) -> Any:
