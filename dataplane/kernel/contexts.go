@@ -35,7 +35,8 @@ type Contexts struct {
 	log      *slog.Logger
 	python   pythonParent
 
-	runs sync.WaitGroup
+	runs      sync.WaitGroup
+	compiling sync.Mutex // of a runner that comes as source
 
 	mu       sync.Mutex
 	byID     map[string]*Context

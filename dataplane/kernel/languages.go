@@ -45,6 +45,10 @@ func (c *Contexts) start(language string, s start) (interpreter, error) {
 		return c.startPython(s)
 	case "bash":
 		return c.startBash(s)
+	case "javascript", "typescript":
+		return c.startNode(language, s)
+	case "java":
+		return c.startJava(s)
 	}
 	return nil, fmt.Errorf("%w: no interpreter for %q is in this image", ErrNoKernel, language)
 }

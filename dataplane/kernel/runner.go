@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -27,13 +28,16 @@ const (
 	acksFD = 4
 )
 
+// missingStatus is how a runner exits that lacks something; it has said what on standard error.
+const missingStatus = 3
+
 // maxMessage bounds one line of a runner. A larger result is read, not kept, and told as missing.
 const maxMessage = 64 << 20
 
 // order is what a runner is told: "start" once, where its parent needs it, then "run" for each cell.
 type order struct {
 	Type string            `json:"type"`
-	Code string            `json:"code,omitempty"`
+	Code string            `json:"code"`
 	Dir  string            `json:"dir,omitempty"`
 	Env  map[string]string `json:"env,omitempty"`
 }
@@ -184,7 +188,10 @@ func (r *runner) startError(err error) error {
 		select {
 		case <-r.process.Done():
 			err = errors.New(r.process.Exit().String())
-		case <-time.After(time.Second): // it closed the connection and lives on
+			if r.process.Exit().Code == missingStatus {
+				err = ErrNoKernel
+			}
+		case <-time.After(exitGrace): // it closed the connection and lives on
 		}
 	}
 	for _, o := range r.outputs {
@@ -194,7 +201,10 @@ func (r *runner) startError(err error) error {
 	for _, e := range r.kept {
 		said += string(e.Text)
 	}
-	return fmt.Errorf("the interpreter did not start: %w\n%s", err, said)
+	if !errors.Is(err, ErrNoKernel) {
+		err = fmt.Errorf("the interpreter did not start: %w", err)
+	}
+	return fmt.Errorf("%w: %s", err, strings.TrimSpace(said))
 }
 
 // listen takes what the runner says until it has gone.
@@ -312,9 +322,16 @@ func (r *runner) run(run *Run, request Request) *event.Error {
 	return r.died()
 }
 
+// exitGrace is how long a runner that closed its connection has to exit with a status.
+const exitGrace = time.Second
+
 // died is the failure of a cell with which its interpreter ended.
 func (r *runner) died() *event.Error {
-	_ = r.process.SignalGroup(syscall.SIGKILL) // it may only have closed the connection
+	select {
+	case <-r.process.Done():
+	case <-time.After(exitGrace): // it closed the connection and lives on
+		r.kill()
+	}
 	exit := r.process.Exit()
 	for _, o := range r.outputs {
 		o.sync()
