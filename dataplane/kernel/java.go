@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"opensandbox.io/dataplane/process"
 )
@@ -55,14 +56,14 @@ func (c *Contexts) javaClasses(s start) (string, error) {
 	}
 	draft := classes + ".new"
 	argv := append([]string{"javac", "-encoding", "UTF-8", "-d", draft}, sources...)
-	if words, err := c.runTool(s, argv); err != nil {
+	if words, err := c.runTool(s, home, argv); err != nil {
 		return "", fmt.Errorf("compile the runner for Java: %w: %s", err, words)
 	}
 	return classes, os.Rename(draft, classes)
 }
 
-// runTool runs a program of the image to its end and returns what it said.
-func (c *Contexts) runTool(s start, argv []string) (string, error) {
+// runTool runs a program of the image in dir to its end and returns what it said.
+func (c *Contexts) runTool(s start, dir string, argv []string) (string, error) {
 	program, err := process.FindProgram(argv[0], s.env, "/")
 	if err != nil {
 		return "", err
@@ -79,12 +80,21 @@ func (c *Contexts) runTool(s start, argv []string) (string, error) {
 	}
 	defer nothing.Close()
 	running, err := c.table.Start(process.Spec{
-		Path: program, Argv: argv, Env: process.List(s.env), Dir: "/", Files: []*os.File{nothing, childSaid, childSaid},
+		Path: program, Argv: argv, Env: process.List(s.env), Dir: dir, Files: []*os.File{nothing, childSaid, childSaid},
 	})
 	childSaid.Close()
 	if err != nil {
 		return "", err
 	}
+	over := make(chan struct{})
+	defer close(over)
+	go func() {
+		select {
+		case <-s.cancelled:
+			_ = running.SignalGroup(syscall.SIGKILL) // it may have ended in this moment
+		case <-over:
+		}
+	}()
 	words, _ := io.ReadAll(io.LimitReader(said, 64<<10)) // the end of its output, or of our interest
 	if exit := running.Exit(); exit.ShellStatus() != 0 {
 		return strings.TrimSpace(string(words)), fmt.Errorf("%s: %s", argv[0], exit)

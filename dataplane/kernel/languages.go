@@ -49,6 +49,8 @@ func (c *Contexts) start(language string, s start) (interpreter, error) {
 		return c.startNode(language, s)
 	case "java":
 		return c.startJava(s)
+	case "go":
+		return c.startGo(s)
 	}
 	return nil, fmt.Errorf("%w: no interpreter for %q is in this image", ErrNoKernel, language)
 }

@@ -148,8 +148,8 @@ func newRunner(w *wires) *runner {
 	return r
 }
 
-// startLimit bounds how long an interpreter takes to begin.
-const startLimit = 60 * time.Second
+// startLimit bounds how long an interpreter takes to begin; some are built first.
+const startLimit = 3 * time.Minute
 
 // awaitReady reads the first line byte by byte, so that what follows stays for the listener.
 func (r *runner) awaitReady(cancelled <-chan struct{}) error {
