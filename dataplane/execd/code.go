@@ -57,6 +57,10 @@ func (s *Server) createContext(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return contextError(err)
 	}
+	if r.Context().Err() != nil { // the client has gone, and nobody else knows of it
+		_ = s.Contexts.Delete(made.ID)
+		return nil
+	}
 	writeJSON(w, http.StatusOK, describe(made))
 	return nil
 }

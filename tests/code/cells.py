@@ -15,6 +15,9 @@ from tests.execd.events import Event, Execution, folded, frames
 KIND: Kind = "root" if os.geteuid() == 0 else "user"
 """The daemon runs as whoever runs the tests, who can read the interpreters in the cache."""
 
+START_SECONDS = 200.0
+"""Bounds making a context: the first of Java and of Go is compiled."""
+
 
 @dataclass(frozen=True)
 class Context:
@@ -67,11 +70,12 @@ class Context:
 
 def made(client: httpx.Client, language: str, **fields: object) -> Context:
     """Make a context."""
-    answer = client.post("/code/context", json={"language": language, **fields})
+    body = {"language": language, **fields}
+    answer = client.post("/code/context", json=body, timeout=START_SECONDS)
     assert answer.status_code == 200, answer.text
-    body = answer.json()
-    assert body["language"] == language
-    return Context(client, body["id"], language)
+    described = answer.json()
+    assert described["language"] == language
+    return Context(client, described["id"], language)
 
 
 def results(execution: Execution) -> list[dict[str, Any]]:

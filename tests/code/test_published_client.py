@@ -15,6 +15,10 @@ CELLS = Path(__file__).resolve().parent / "published_cells.py"
 FAILURES = {
     "python": "NameError",
     "bash": "CommandExecError",
+    "javascript": "ReferenceError",
+    "typescript": "ReferenceError",
+    "java": "CompilationError",
+    "go": "CompilationError",
 }
 
 

@@ -10,6 +10,7 @@ const inspector = require("node:inspector");
 const { createRequire } = require("node:module");
 const path = require("node:path");
 const { pathToFileURL } = require("node:url");
+const { Writable } = require("node:stream");
 const util = require("node:util");
 const { Worker } = require("node:worker_threads");
 
@@ -28,15 +29,33 @@ let cell = null; // what runs: { number, finish }
 
 // --- speaking with the daemon -------------------------------------------------------------------
 
-function say(message) {
-  let line = Buffer.from(JSON.stringify(message) + "\n");
-  while (line.length > 0) {
+// writeAll returns when all is written, also to a pipe that somebody made non-blocking.
+function writeAll(fd, bytes) {
+  while (bytes.length > 0) {
     try {
-      line = line.subarray(fs.writeSync(CONNECTION, line));
+      bytes = bytes.subarray(fs.writeSync(fd, bytes));
     } catch (error) {
       if (error.code !== "EAGAIN") throw error;
-      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1); // the daemon is slower
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1); // the reader is slower
     }
+  }
+}
+
+function say(message) {
+  writeAll(CONNECTION, Buffer.from(JSON.stringify(message) + "\n"));
+}
+
+// Output replaces Node's own streams, which keep what a full pipe does not take: code that prints
+// faster than the client reads has to wait, and what it printed must be out when its cell ends.
+class Output extends Writable {
+  constructor(fd) {
+    super({ decodeStrings: true });
+    this.fd = fd;
+  }
+
+  _write(bytes, encoding, done) {
+    writeAll(this.fd, bytes);
+    done();
   }
 }
 
@@ -182,6 +201,8 @@ function tell(kind, thrown) {
 }
 
 async function main() {
+  Object.defineProperty(process, "stdout", { value: new Output(1), configurable: true });
+  Object.defineProperty(process, "stderr", { value: new Output(2), configurable: true });
   if (isTypeScript) loadTypes(); // says what is missing before there is a context
   await prepare();
   process.on("exit", () => session.disconnect()); // or Node waits for it
