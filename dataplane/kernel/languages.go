@@ -52,7 +52,10 @@ func (c *Contexts) start(language string, s start) (interpreter, error) {
 	case "go":
 		return c.startGo(s)
 	}
-	return nil, fmt.Errorf("%w: no interpreter for %q is in this image", ErrNoKernel, language)
+	if spec, ok := findKernelspec(language, s.env); ok {
+		return c.startJupyter(spec, s)
+	}
+	return nil, fmt.Errorf("%w: this image has no interpreter and no Jupyter kernel for %q", ErrNoKernel, language)
 }
 
 //go:embed all:runners
