@@ -45,7 +45,7 @@ func newContexts(t *testing.T) *Contexts {
 	t.Helper()
 	dir := t.TempDir()
 	environ := process.NewEnviron(os.Environ(), filepath.Join(dir, "env"))
-	sessions := session.New(table, environ, dir, journal.DefaultLimit)
+	sessions := session.New(table, environ, dir, journal.DefaultLimit, journal.NewKeeper(journal.KeptBytes))
 	contexts := New(table, environ, sessions, dir, slog.New(slog.DiscardHandler))
 	t.Cleanup(func() {
 		contexts.Close()
