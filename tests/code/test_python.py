@@ -5,6 +5,7 @@ import base64
 import io
 import struct
 import zlib
+from pathlib import Path
 
 import pytest
 
@@ -277,11 +278,24 @@ def test_an_interpreter_that_ends_itself_is_told_and_replaced(daemon: Daemon) ->
     assert other.value("x") == "1"
 
 
-def test_an_interpreter_that_ends_between_cells_is_told_by_the_next(python: Context) -> None:
-    python.run(
-        "import os, threading\nthreading.Timer(0.05, os._exit, [1]).start()\npid = os.getpid()"
-    )
-    eventually(lambda: "had ended" in "".join(python.run("1").stderr))
+def test_an_interpreter_that_ends_between_cells_is_told_by_the_next(
+    daemon: Daemon, python: Context
+) -> None:
+    gate = f"{daemon.workdir}/gate-{python.id}"
+    cell = f"""
+import os, threading, time
+def end():
+    while not os.path.exists({gate!r}): time.sleep(0.01)
+    os._exit(1)
+threading.Thread(target=end).start()
+os.getpid()
+"""
+    pid = python.value(cell)
+    daemon.outside_path(gate).touch()
+    eventually(lambda: not Path(f"/proc/{pid}").exists())
+    execution = python.run("1 + 1")
+    assert "had ended" in "".join(execution.stderr)
+    assert results(execution) == [{"text": "2"}]
 
 
 def test_exit_is_an_error_and_keeps_the_state(python: Context) -> None:

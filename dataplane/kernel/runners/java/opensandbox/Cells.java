@@ -17,9 +17,11 @@ import jdk.jshell.SourceCodeAnalysis.CompletionInfo;
 
 /** Runs cells: splits them into snippets and says the value of the last one. */
 final class Cells {
+    private static final long STOP_PAUSE_MS = 20;
+
     private final JShell shell;
     private final Wire wire;
-    private int count;
+    private volatile int count;
     private volatile boolean isRunning;
     private volatile boolean isInterrupted;
 
@@ -28,11 +30,16 @@ final class Cells {
         this.wire = wire;
     }
 
-    /** Ends the cell that runs; what it has done so far stays. */
-    void interrupt() {
-        if (isRunning) {
+    /**
+     * Ends the cell that runs; what it has done so far stays. JShell stops only code that runs already,
+     * so code that it is about to begin is asked again.
+     */
+    void interrupt() throws InterruptedException {
+        int interrupted = count;
+        while (isRunning && count == interrupted) {
             isInterrupted = true;
             shell.stop();
+            Thread.sleep(STOP_PAUSE_MS);
         }
     }
 

@@ -56,14 +56,18 @@ public final class Runner {
     }
 
     private void listen() {
-        Map<String, Object> order = wire.hear();
-        while (order != null) {
-            if ("interrupt".equals(order.get("type"))) {
-                cells.interrupt();
-            } else {
-                orders.add(order);
+        try {
+            Map<String, Object> order = wire.hear();
+            while (order != null) {
+                if ("interrupt".equals(order.get("type"))) {
+                    cells.interrupt();
+                } else {
+                    orders.add(order);
+                }
+                order = wire.hear();
             }
-            order = wire.hear();
+        } catch (InterruptedException error) {
+            System.err.println("the thread that hears the daemon was interrupted by the code");
         }
         Runtime.getRuntime().halt(0);
     }

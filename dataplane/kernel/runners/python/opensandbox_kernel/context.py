@@ -99,6 +99,7 @@ class _Cells:
         self._shell = shell
         self._orders = orders
         self._loop = asyncio.new_event_loop()
+        self._serving: asyncio.Task[None] | None = None
         self._cell: asyncio.Task[Any] | None = None
         """What an interrupt means; None between two cells."""
         self._is_interrupted = False
@@ -108,10 +109,10 @@ class _Cells:
         asyncio.set_event_loop(self._loop)
         nesting.allow()
         signal.signal(signal.SIGINT, self._interrupted)
-        serving = self._loop.create_task(self._serve())
-        while not serving.done():
+        self._serving = self._loop.create_task(self._serve())
+        while not self._serving.done():
             try:
-                self._loop.run_until_complete(serving)
+                self._loop.run_until_complete(self._serving)
             except KeyboardInterrupt:
                 continue
             except SystemExit:
@@ -162,7 +163,8 @@ class _Cells:
         if self._cell is None:
             return
         self._is_interrupted = True
-        if nesting.is_in_callback(frame):
+        is_ours = asyncio.current_task(self._loop) is self._serving
+        if nesting.is_in_callback(frame) and not is_ours:
             raise KeyboardInterrupt
         self._loop.call_soon_threadsafe(self._cell.cancel)
 

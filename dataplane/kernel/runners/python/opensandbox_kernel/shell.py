@@ -6,6 +6,7 @@ from __future__ import annotations
 import builtins
 import importlib
 import os
+import subprocess
 import sys
 import tempfile
 import traceback
@@ -19,7 +20,7 @@ from IPython.core.displaypub import DisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
-from .wire import Wire
+from .wire import Wire, flush_output
 
 for _module in ("IPython.core.oinspect", "asyncio", "pdb", "code", "random"):
     importlib.import_module(_module)  # what cells need sooner or later, once for all contexts
@@ -80,12 +81,18 @@ class Shell(InteractiveShell):
     failure: dict[str, Any] | None = None
     """What the cell ended with, when it failed."""
 
-    system = InteractiveShell.system_raw
-
     def show(self, data: dict[str, Any], **rest: Any) -> None:
         """Say a result; while the parent warms up, to nobody."""
         if self.wire is not None:
             self.wire.show(data, **rest)
+
+    def system(self, cmd: str) -> None:
+        """Run a program for ``!``, on the cell's own output; an interrupt ends the cell too."""
+        flush_output()
+        chosen = os.environ.get("SHELL", "")
+        executable = chosen if os.access(chosen, os.X_OK) else None
+        status = subprocess.call(self.var_expand(cmd, depth=1), shell=True, executable=executable)
+        self.user_ns["_exit_code"] = status
 
     def _showtraceback(self, etype: type, evalue: BaseException, stb: list[str]) -> None:
         theirs = [part for part in stb if not part.startswith(_OUR_FRAME)]
