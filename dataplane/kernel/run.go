@@ -118,12 +118,3 @@ func (r *Run) end(failure *event.Error) {
 	r.outcome.Error, r.outcome.Ended = failure, time.Now()
 	close(r.done)
 }
-
-func (r *Run) isOver() bool {
-	select {
-	case <-r.done:
-		return true
-	default:
-		return false
-	}
-}

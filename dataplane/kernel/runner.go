@@ -121,7 +121,7 @@ func startRunner(table *process.Table, spec process.Spec, cancelled <-chan struc
 		w.close()
 		return nil, err
 	}
-	spec.Files = []*os.File{nothing, w.childs[2], w.childs[3], w.childs[0], w.childs[1]}
+	spec.Files = []*os.File{0: nothing, 1: w.childs[2], 2: w.childs[3], connFD: w.childs[0], acksFD: w.childs[1]}
 	started, err := table.Start(spec)
 	_ = nothing.Close()
 	w.closeChilds()
