@@ -75,6 +75,9 @@ def explain(error: Exception, server: str) -> Failure:
             return Failure(str(error), error.exit_code)
         case SandboxApiException():
             return _explain_answer(error)
+        case SandboxConnectionException() if not _is_nobody_there(error):
+            advice = "see whether the sandbox lives with: osb sandbox list"
+            return _failure(error, _message(error), advice, ExitCode.UNREACHABLE)
         case SandboxConnectionException():
             advice = "start one with: osb server, or name another with --domain"
             return _failure(error, f"no server at {server}", advice, ExitCode.UNREACHABLE)
@@ -93,6 +96,14 @@ def explain(error: Exception, server: str) -> Failure:
         f"{type(error).__name__}: {_one_line(str(error))}; run it again with -v and report it",
         ExitCode.FAILED,
     )
+
+
+def _is_nobody_there(error: BaseException) -> bool:
+    """Whether it comes from a connection that could not be made, and not from one that broke."""
+    from httpx import ConnectError
+
+    cause = error.__cause__
+    return isinstance(cause, ConnectError) or (cause is not None and _is_nobody_there(cause))
 
 
 def _explain_answer(error: SandboxApiException) -> Failure:
@@ -116,6 +127,8 @@ def _explain_answer(error: SandboxApiException) -> Failure:
             return _failure(error, message, advice, ExitCode.NOT_BUILT)
         case 400 | 422:
             return _failure(error, message, "see --help", ExitCode.USAGE)
+        case 500 if "IMAGE" in code:
+            return _failure(error, message, "")  # it says what to do; there is no sandbox yet
         case 500 | 502 | 503 | 504:
             return _failure(error, message, "look at it with: osb devops summary ID")
     return _failure(error, message, "")

@@ -7,32 +7,21 @@ from pathlib import Path
 import pytest
 
 from cli.tests.program import Osb, osb_for
-from tests.e2e.server import RuntimeName, Server, make_home, obstacle, start_server
-
-
-def _serve(runtime: RuntimeName) -> Iterator[Server]:
-    if reason := obstacle(runtime):
-        pytest.skip(reason)
-    with make_home() as made:
-        started = start_server(runtime, made)
-        try:
-            yield started
-            started.terminate()
-            assert started.wait_until_nothing_is_left() == 0
-        finally:
-            started.sweep()
+from tests.e2e.server import Server, shared_server
 
 
 @pytest.fixture(scope="module")
 def fake_server() -> Iterator[Server]:
     """A server whose sandboxes are quick and isolate nothing."""
-    yield from _serve("fake")
+    with shared_server("fake") as started:
+        yield started
 
 
 @pytest.fixture(scope="module")
 def real_server() -> Iterator[Server]:
     """A server with the embedded runtime."""
-    yield from _serve("oci")
+    with shared_server("oci") as started:
+        yield started
 
 
 @pytest.fixture

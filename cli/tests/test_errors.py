@@ -63,6 +63,25 @@ def test_a_sandbox_that_was_ended(osb: Osb) -> None:
     assert "osb sandbox list" in line_of(done)
 
 
+@pytest.mark.parametrize("words", ["exec ID -- CMD", "logs -f ID XID"])
+def test_a_sandbox_that_expires_meanwhile(osb: Osb, words: str) -> None:
+    with osb.sandbox() as made:
+        begun = osb.print_("command", "run", made, "-d", "--", "sleep", "600").strip()
+        known = {"ID": made, "XID": begun, "CMD": "sleep 600"}
+        osb.print_("sandbox", "renew", made, "--timeout", "3s")
+        done = osb.run(*(known.get(word, word) for word in words.split()))
+    assert done.returncode == (125 if words.startswith("exec") else 5)
+    pattern = rf"osb: .*{made}.*; list sandboxes with: osb sandbox list \[request .+\]"
+    assert re.fullmatch(pattern, line_of(done))
+
+
+def test_an_image_that_is_not_here(real_osb: Osb) -> None:
+    done = real_osb.run("sandbox", "create", "--image", "no-such-image")
+    assert done.returncode == 1
+    pattern = r"osb: .*images pull no-such-image.*the image host needs no download \[request .+\]"
+    assert re.fullmatch(pattern, line_of(done))
+
+
 def test_a_missing_file(osb: Osb) -> None:
     with osb.sandbox() as made:
         done = osb.run("file", "cat", made, "/no/such/file")

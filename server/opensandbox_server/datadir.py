@@ -40,19 +40,29 @@ class DataDir:
 def open_data_dir(root: Path, ingress_gid: int | None) -> Iterator[DataDir]:
     """Make the directory and hold it until the end. Raises StartupError when another does."""
     data = DataDir(root)
-    try:
+    with _faults_of_disk(root):
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         data.run.mkdir(mode=0o750, exist_ok=True)
         if ingress_gid is not None:
             os.chown(data.run, -1, ingress_gid)
         lock = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as fault:
-        raise StartupError(f"cannot use the data directory {root}: {fault.strerror}") from fault
     try:
-        _take(lock, root)
+        with _faults_of_disk(root):
+            _take(lock, root)
         yield data
     finally:
         os.close(lock)
+
+
+@contextlib.contextmanager
+def _faults_of_disk(root: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as fault:
+        raise StartupError(
+            f"cannot use the data directory {root}: {fault.strerror}; mend it, or choose another "
+            "with server.data_dir"
+        ) from fault
 
 
 def _take(lock: int, root: Path) -> None:
@@ -70,16 +80,20 @@ def _take(lock: int, root: Path) -> None:
 
 
 def read_or_make_secret(path: Path) -> tuple[str, bool]:
-    """Return the secret kept at path, for its owner alone, and whether it was made just now."""
+    """Return the secret kept at path, for its owner alone, and whether it was made just now.
+
+    Raises StartupError.
+    """
     with contextlib.suppress(FileNotFoundError):
         if kept := path.read_text(encoding="ascii").strip():
             return kept, False
     secret = secrets.token_urlsafe(32)
     fresh = path.with_name(path.name + ".new")
-    fresh.unlink(missing_ok=True)
-    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(secret + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.rename(path)
+    with _faults_of_disk(path.parent):
+        fresh.unlink(missing_ok=True)
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(secret + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.rename(path)
     return secret, True

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Iterator
 
 from opensandbox_server import errors
+from opensandbox_server.full_disk import explain, is_full
 from opensandbox_server.runtimes import base
 
 
@@ -27,3 +28,7 @@ def faults_of_runtime(otherwise: type[errors.RequestRefused]) -> Iterator[None]:
         raise errors.RuntimeDown(str(fault)) from fault
     except base.RuntimeFault as fault:
         raise otherwise(str(fault)) from fault
+    except OSError as fault:
+        if not is_full(fault):
+            raise
+        raise otherwise(explain(fault)) from fault

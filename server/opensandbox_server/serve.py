@@ -24,6 +24,7 @@ from opensandbox_server.app import build_app
 from opensandbox_server.datadir import DataDir, open_data_dir, read_or_make_secret
 from opensandbox_server.endpoints import Endpoints, Signer
 from opensandbox_server.errors import StartupError
+from opensandbox_server.full_disk import explain, is_full
 from opensandbox_server.ingress import API_SOCKET, DoorPlan, Ingress, open_ingress
 from opensandbox_server.keys import ApiKeys
 from opensandbox_server.priority import run_before_others
@@ -291,3 +292,7 @@ def _startup_faults() -> Iterator[None]:
         yield
     except RuntimeUnavailable as fault:
         raise StartupError(f"the runtime cannot work here: {fault}") from fault
+    except OSError as fault:
+        if not is_full(fault):
+            raise
+        raise StartupError(explain(fault)) from fault

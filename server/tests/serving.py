@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,9 +50,12 @@ class Serving:
 
 
 @contextlib.contextmanager
-def serving(data_dir: Path, *flags: str, key: str | None = KEY) -> Iterator[Serving]:
-    """Run a server on any free port. Raises NotServing."""
+def serving(
+    data_dir: Path, *flags: str, key: str | None = KEY, around: Sequence[str] = ()
+) -> Iterator[Serving]:
+    """Run a server on any free port, by a command around it if need be. Raises NotServing."""
     words = [
+        *around,
         sys.executable,
         "-m",
         "opensandbox_server",

@@ -30,17 +30,6 @@ BODIES = {
     f"{ONE}/metadata": {"a": "b"},
     f"{ONE}/renew-expiration": {"expiresAt": "2199-01-01T00:00:00Z"},
 }
-UNBUILT = [
-    ("GET", "/snapshots", "SNAPSHOT::NOT_IMPLEMENTED"),
-    ("GET", "/snapshots/s", "SNAPSHOT::NOT_IMPLEMENTED"),
-    ("DELETE", "/snapshots/s", "SNAPSHOT::NOT_IMPLEMENTED"),
-    ("POST", "/templates", "FSB::API_NOT_SUPPORTED"),
-    ("GET", "/templates/t", "FSB::API_NOT_SUPPORTED"),
-    ("POST", "/pools", "KUBERNETES::POOL_NOT_SUPPORTED"),
-    ("GET", "/pools", "KUBERNETES::POOL_NOT_SUPPORTED"),
-    ("PUT", "/pools/p", "KUBERNETES::POOL_NOT_SUPPORTED"),
-    ("DELETE", "/pools/p", "KUBERNETES::POOL_NOT_SUPPORTED"),
-]
 
 
 @pytest.mark.parametrize("prefix", ["", "/v1"])
@@ -52,15 +41,6 @@ async def test_an_unknown_sandbox_is_404_everywhere(
     assert (answer.status_code, answer.json()["code"]) == (404, "FAKE::SANDBOX_NOT_FOUND")
     assert set(answer.json()) == {"code", "message"}
     assert NOBODY in answer.json()["message"]
-
-
-@pytest.mark.parametrize("prefix", ["", "/v1"])
-@pytest.mark.parametrize(("method", "path", "code"), UNBUILT)
-async def test_what_is_not_built_says_so_with_its_code(
-    world: World, method: str, path: str, code: str, prefix: str
-) -> None:
-    answer = await world.client.request(method, prefix + path)
-    assert (answer.status_code, answer.json()["code"]) == (501, code)
 
 
 @pytest.mark.parametrize(("method", "path"), [*ROUTES_OF_ONE, ("GET", "/nowhere"), ("GET", "/")])

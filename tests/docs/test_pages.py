@@ -13,16 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.blocks import Block, find_blocks
-from tests.e2e.server import (
-    API_KEY,
-    PROGRAMS,
-    RUNTIMES,
-    RuntimeName,
-    Server,
-    make_home,
-    obstacle,
-    start_server,
-)
+from tests.e2e.server import API_KEY, PROGRAMS, RUNTIMES, Server, obstacle, shared_server
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(
@@ -60,17 +51,8 @@ def blocks(language: str, *tags: str) -> list[object]:
 @pytest.fixture(scope="module", params=RUNTIMES)
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
     """One server for all examples; they leave no sandbox."""
-    runtime: RuntimeName = request.param
-    if reason := obstacle(runtime):
-        pytest.skip(reason)
-    with make_home() as home:
-        started = start_server(runtime, home)
-        try:
-            yield started
-            started.terminate()
-            assert started.wait_until_nothing_is_left() == 0
-        finally:
-            started.sweep()
+    with shared_server(request.param) as started:
+        yield started
 
 
 def reader(home: Path, **more: str) -> Mapping[str, str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.server import RUNTIMES, RuntimeName, Server, make_home, obstacle, start_server
+from tests.e2e.server import RUNTIMES, RuntimeName, Server, make_home, obstacle, shared_server
 
 
 @pytest.fixture(scope="module", params=RUNTIMES)
@@ -28,11 +28,5 @@ def home() -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def server(runtime: RuntimeName) -> Iterator[Server]:
     """A server for all tests of a module; they leave no sandbox."""
-    with make_home() as made:
-        started = start_server(runtime, made)
-        try:
-            yield started
-            started.terminate()
-            assert started.wait_until_nothing_is_left() == 0
-        finally:
-            started.sweep()
+    with shared_server(runtime) as started:
+        yield started

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Literal
 
+import pytest
+
 from opensandbox.config import ConnectionConfig, ConnectionConfigSync
 
 RuntimeName = Literal["fake", "oci"]
@@ -200,6 +202,21 @@ def start_server(
         server.sweep()
         raise RuntimeError(f"the server does not listen:\n{server.log}")
     return server
+
+
+@contextlib.contextmanager
+def shared_server(runtime: RuntimeName) -> Iterator[Server]:
+    """Run a server for many tests, which leave no sandbox, or skip them where it cannot run."""
+    if reason := obstacle(runtime):
+        pytest.skip(reason)
+    with make_home() as home:
+        started = start_server(runtime, home)
+        try:
+            yield started
+            started.terminate()
+            assert started.wait_until_nothing_is_left() == 0
+        finally:
+            started.sweep()
 
 
 @contextlib.contextmanager

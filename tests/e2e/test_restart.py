@@ -145,9 +145,9 @@ async def _create_until_killed(server: Server, at_once: int, kill_after: int) ->
         with suppress(SandboxException):
             sandbox = await Sandbox.create("host", connection_config=config, skip_health_check=True)
             made.append(sandbox.id)
-            await sandbox.close()
-            if len(made) == kill_after:
+            if len(made) == kill_after:  # seen once: nothing is awaited since
                 server.kill()
+            await sandbox.close()
 
     await asyncio.gather(*(one(server.config) for _ in range(at_once)))
     return made

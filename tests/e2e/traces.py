@@ -14,7 +14,8 @@ from pathlib import Path
 
 _LINKS = Path("/sys/class/net")
 _CGROUPS = Path("/sys/fs/cgroup")
-_SHARED_FILES = Path("/run/opensandbox")
+_STAGES = Path("/run/opensandbox/stage")
+_CLAIMS = Path("/run/opensandbox/ids")
 
 
 @dataclass
@@ -44,10 +45,11 @@ class Traces:
     cgroups: frozenset[str]
     mounts: frozenset[str]
     files: frozenset[str]
+    claims: frozenset[str]
 
 
 def look(marks: Marks, home: Path) -> Traces:
-    """Look at the host. Files are those below home, and those all servers share."""
+    """Look at the host. Files are those below home, and what stages of any server leave."""
     bridges = tuple(marks.bridges)
     return Traces(
         links=frozenset(link.name for link in _LINKS.iterdir() if link.name.startswith(bridges)),
@@ -60,8 +62,14 @@ def look(marks: Marks, home: Path) -> Traces:
             for found in (top, *top.rglob("*/"))
         ),
         mounts=frozenset(_mounts()),
-        files=frozenset(str(file) for top in (home, _SHARED_FILES) for file in top.rglob("*")),
+        files=frozenset(str(file) for top in (home, _STAGES) for file in top.rglob("*")),
+        claims=frozenset(claim.name for claim in _claims() if str(home) in claim.read_text()),
     )
+
+
+def _claims() -> list[Path]:
+    # Others may have servers here too, so which part of the ids a server gets may differ.
+    return list(_CLAIMS.iterdir()) if _CLAIMS.exists() else []
 
 
 def _rules() -> list[str]:

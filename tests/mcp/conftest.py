@@ -5,21 +5,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.server import Server, make_home, start_server
+from tests.e2e.server import Server, shared_server
 from tests.mcp.agent import Agent, HTTPProcess, Transport, http_process, over_http, over_stdio
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     """An OpenSandbox server on the fake runtime; tests leave no sandbox."""
-    with make_home() as home:
-        started = start_server("fake", home)
-        try:
-            yield started
-            started.terminate()
-            assert started.wait_until_nothing_is_left() == 0
-        finally:
-            started.sweep()
+    with shared_server("fake") as started:
+        yield started
 
 
 @pytest.fixture(scope="module")

@@ -5,23 +5,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.server import Server, make_home, obstacle, start_server
+from tests.e2e.server import Server, shared_server
 from tests.mcp.agent import http_process, over_http, over_stdio
 
 
 @pytest.fixture(scope="module")
 def embedded() -> Iterator[Server]:
     """An OpenSandbox server on the embedded runtime."""
-    if reason := obstacle("oci"):
-        pytest.skip(reason)
-    with make_home() as home:
-        started = start_server("oci", home)
-        try:
-            yield started
-            started.terminate()
-            assert started.wait_until_nothing_is_left() == 0
-        finally:
-            started.sweep()
+    with shared_server("oci") as started:
+        yield started
 
 
 def test_a_workspace_is_isolated_and_keeps_its_files(embedded: Server) -> None:

@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta
 import httpx
 
 from opensandbox import SandboxSync
+from sdks.python.tests.standin import API_KEY, run_standin
 from tests.e2e.server import Server
-from tests.mcp.agent import Agent
+from tests.mcp.agent import Agent, over_stdio, wait_until
 
 
 def test_a_sandbox_is_created_told_about_and_killed(agent: Agent) -> None:
@@ -122,3 +123,19 @@ def test_logs_and_events_of_a_sandbox_are_told(agent: Agent, sandbox_id: str) ->
     assert (logs["kind"], logs["sandbox_id"]) == ("logs", sandbox_id)
     assert "command started" in logs["content"]
     assert agent.do("diagnostics_events", sandbox_id=sandbox_id)["kind"] == "events"
+
+
+def test_a_cancelled_create_leaves_no_sandbox() -> None:
+    with run_standin() as standin:
+        standin.carries_endpoints = False
+        standin.execd = {"endpoint": standin.domain}
+        connection = ("--domain", standin.domain, "--api-key", API_KEY)
+        with over_stdio(None, *connection) as agent:
+            standin.silent.set()  # it makes the sandbox and does not say so yet
+            creating = agent.start("sandbox_create", image="x", skip_health_check=True)
+            wait_until(lambda: bool(standin.sandboxes))
+            creating.cancel()
+            for _ in range(2):  # calls that ask nobody: they are read after the cancellation
+                agent.refusal("command_run", sandbox_id="unknown", command="true")
+            standin.silent.clear()
+            wait_until(lambda: not standin.sandboxes)

@@ -39,6 +39,7 @@ def test_the_quickstart_shows_every_step_and_leaves_nothing(tmp_path: Path) -> N
         "end it",
     ):
         assert outcome in finished.stdout
+    assert len(re.findall(r"^  \S.* +\d+\.\d ms", finished.stdout, re.MULTILINE)) > 8
     assert list(tmp_path.iterdir()) == []
 
 

@@ -94,13 +94,11 @@ def test_the_host_does_not_believe_who_claims_to_be_a_sibling(home: Home, claime
     own, others = (hardware_of(weak), address_of(weak)), (hardware_of(sibling), address_of(sibling))
     false = (own[0], others[1]) if claimed == "address" else (others[0], own[1])
     with accepting(home, "prerouting", "bridge"):
-        claim(home, weak, false)
-        eventually(lambda: learned(home).get(false[1]) == false[0])
+        # Again and again: what the host has just learned it does not change for a second.
+        eventually(lambda: claim(home, weak, false).get(false[1]) == false[0])
     _forget_neighbours(home)
-    claim(home, weak, false)
-    assert false[1] not in learned(home)
-    claim(home, weak, own)
-    eventually(lambda: learned(home).get(own[1]) == own[0])
+    assert false[1] not in claim(home, weak, false)
+    eventually(lambda: claim(home, weak, own).get(own[1]) == own[0])
     assert learned(home).get(false[1]) != false[0]
 
 
@@ -114,8 +112,8 @@ def test_a_link_keeps_its_hardware_address(home: Home, outside: int) -> None:
         assert connect(box, PUBLIC, port) in ("TimeoutError", "OSError")
 
 
-def claim(home: Home, box: Box, sender: tuple[str, str]) -> None:
-    """Ask the bridge for its hardware address in the name of a sender."""
+def claim(home: Home, box: Box, sender: tuple[str, str]) -> dict[str, str]:
+    """Ask the bridge for its hardware address in the name of a sender; returns what it learned."""
     hardware, address = sender
     with IPRoute() as netlink:
         bridge = netlink.link_lookup(ifname=home.bridge)[0]
@@ -123,6 +121,7 @@ def claim(home: Home, box: Box, sender: tuple[str, str]) -> None:
     words = f"{hardware.replace(':', '')} {address} {gateway}"
     asked = box.sh(f"/usr/bin/python3 -c {shlex.quote(CLAIM)} {words}")
     assert asked.status == 0, asked.output
+    return learned(home)
 
 
 def learned(home: Home) -> dict[str, str]:

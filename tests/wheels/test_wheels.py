@@ -2,6 +2,7 @@
 """The wheels are whole: built from this tree, installed elsewhere, and used from there."""
 
 import contextlib
+import json
 import os
 import shutil
 import socket
@@ -20,6 +21,15 @@ UV = str(CACHE / "tools" / "bin" / "uv")
 KEY = "key of the wheels"
 OUTSIDE = "tests/wheels/elsewhere"
 """A package with a runtime, as somebody else would write it."""
+
+OF_HTTPX = {"anyio", "certifi", "h11", "httpcore", "httpx", "idna", "sniffio"}
+OF_PYDANTIC = {
+    "annotated-types",
+    "pydantic",
+    "pydantic-core",
+    "typing-extensions",
+    "typing-inspection",
+}
 
 USE = """
 import sys
@@ -86,6 +96,19 @@ def suite(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def client(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with the client and nothing else of ours."""
+    return install(wheels, tmp_path_factory.mktemp("client") / "env", "opensandbox")
+
+
+@pytest.fixture(scope="module")
+def people(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with the command line, the client below it, and nothing else of ours."""
+    names = ("opensandbox", "opensandbox_cli")
+    return install(wheels, tmp_path_factory.mktemp("people") / "env", *names)
+
+
+@pytest.fixture(scope="module")
 def agents(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment with the MCP server, the client below it, and nothing else of ours."""
     names = ("opensandbox", "opensandbox_mcp")
@@ -148,10 +171,12 @@ def test_the_server_wheel_carries_its_programs(environment: Path) -> None:
     assert any(name.startswith("ingress") for name in names)
 
 
-def test_a_sandbox_runs_from_what_the_wheels_installed(environment: Path, tmp_path: Path) -> None:
+def test_a_sandbox_runs_from_what_the_wheels_installed(
+    environment: Path, client: Path, tmp_path: Path
+) -> None:
     with running(environment, best_runtime(), tmp_path) as domain:
         used = subprocess.run(
-            [str(environment / "bin" / "python"), "-c", USE, domain, KEY],
+            [str(client / "bin" / "python"), "-c", USE, domain, KEY],
             cwd=tmp_path,
             env={"PATH": "/usr/bin:/bin"},
             capture_output=True,
@@ -159,6 +184,51 @@ def test_a_sandbox_runs_from_what_the_wheels_installed(environment: Path, tmp_pa
             check=True,
         )
     assert used.stdout.startswith("kept\n")
+
+
+def test_the_client_brings_what_it_is_made_of_and_little_else(client: Path) -> None:
+    assert installed_in(client) <= {"opensandbox", "websockets"} | OF_HTTPX | OF_PYDANTIC
+
+
+def test_the_command_line_brings_the_client_and_two_more(client: Path, people: Path) -> None:
+    more = installed_in(people) - installed_in(client)
+    assert more == {"opensandbox-cli", "click", "pyyaml"}
+
+
+def installed_in(environment: Path) -> set[str]:
+    """Return the names of the packages in an environment."""
+    words = [UV, "pip", "list", "--format=json", "--python", str(environment / "bin" / "python")]
+    listed = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    return {str(package["name"]).lower() for package in json.loads(listed)}
+
+
+def test_a_person_works_with_what_the_wheels_installed(
+    environment: Path, people: Path, tmp_path: Path
+) -> None:
+    with running(environment, best_runtime(), tmp_path) as domain:
+        told = {"OPEN_SANDBOX_DOMAIN": domain, "OPEN_SANDBOX_API_KEY": KEY}
+        used = subprocess.run(
+            [
+                str(people / "bin" / "osb"),
+                "run",
+                "--image",
+                "host",
+                "--",
+                "sh",
+                "-c",
+                "cat; exit 7",
+            ],
+            cwd=tmp_path,
+            env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), **told},
+            input="typed",
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        left = httpx.get(f"http://{domain}/v1/sandboxes", headers={"OPEN-SANDBOX-API-KEY": KEY})
+    assert (used.returncode, used.stdout, used.stderr) == (7, "typed", "")
+    assert left.json()["items"] == []
 
 
 def test_an_agent_works_with_what_the_wheels_installed(

@@ -7,6 +7,9 @@ import click
 
 SHELLS = ("bash", "zsh", "fish")
 
+# A zsh whose start file does not turn completion on has no compdef.
+_COMPINIT = "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit }"
+
 
 @click.command()
 @click.argument("shell", type=click.Choice(SHELLS))
@@ -26,4 +29,5 @@ def completion(ctx: click.Context, shell: str) -> None:
     variable = f"_{program}_COMPLETE".replace("-", "_").upper()
     kind = get_completion_class(shell)
     assert kind is not None, "click completes these shells"
-    click.echo(kind(root.command, {}, program, variable).source())
+    source = kind(root.command, {}, program, variable).source()
+    click.echo(source.replace("    compdef ", f"    {_COMPINIT}\n    compdef "))

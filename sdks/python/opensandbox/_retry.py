@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
+from ipaddress import ip_address
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
 """The header that lets a request be repeated although its method does not."""
@@ -81,12 +82,14 @@ class RetryPolicy:
     """Bounds each step of an attempt: connecting, sending, waiting for the answer."""
     overall_deadline: timedelta | None = None
     """No retry starts later than this after the first attempt."""
+    max_backoff_here: timedelta = timedelta(milliseconds=250)
+    """The longest wait for a server of this machine that does not listen."""
     on_retry: Callable[[RetryEvent], None] | None = None
 
     def __post_init__(self) -> None:
         if self.max_retries < 0:
             raise ValueError(f"max_retries must not be negative: {self.max_retries}")
-        if min(self.initial_backoff, self.max_backoff) < timedelta(0):
+        if min(self.initial_backoff, self.max_backoff, self.max_backoff_here) < timedelta(0):
             raise ValueError("backoffs must not be negative")
         if self.per_attempt_timeout is not None and self.per_attempt_timeout <= timedelta(0):
             raise ValueError("per_attempt_timeout must be positive")
@@ -114,6 +117,8 @@ class Failure:
     retry_after: timedelta | None = None
     request_id: str | None = None
     exception: BaseException | None = None
+    is_nobody_here: bool = False
+    """The connection was to this machine, where nobody listens: no network may yet recover."""
 
 
 class Retrying:
@@ -141,6 +146,8 @@ class Retrying:
             return None
         wait = failure.retry_after
         wait = self._backoff() if wait is None else min(wait, MAX_RETRY_AFTER)
+        if failure.is_nobody_here:
+            wait = min(wait, self._policy.max_backoff_here)
         deadline = self._policy.overall_deadline
         if deadline is not None and elapsed + wait > deadline:
             return None
@@ -182,6 +189,14 @@ class Retrying:
                 lowest = min(policy.initial_backoff, policy.max_backoff)
                 highest = min(self._last_wait * policy.backoff_multiplier, policy.max_backoff)
                 return lowest + max(highest - lowest, timedelta(0)) * self._spread.random()
+
+
+def is_this_machine(host: str) -> bool:
+    """Whether an address is one of loopback."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def parse_retry_after(value: str | None, now: datetime | None = None) -> timedelta | None:

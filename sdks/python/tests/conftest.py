@@ -10,7 +10,7 @@ from sdks.python.tests.cutting import Cutter, run_cutter
 from sdks.python.tests.daemon import TOKEN_HEADER, Execd, run_execd
 from sdks.python.tests.standin import API_KEY, StandIn, run_standin
 from tests.e2e.server import API_KEY as SERVER_KEY
-from tests.e2e.server import RuntimeName, Server, make_home, obstacle, start_server
+from tests.e2e.server import RuntimeName, Server, obstacle, shared_server
 
 
 @pytest.fixture
@@ -50,12 +50,8 @@ def cutter(execd: Execd, standin: StandIn) -> Iterator[Cutter]:
 def real_server() -> Iterator[Server]:
     """Run a real server: on the embedded runtime, or on the fake one where that does not work."""
     runtime: RuntimeName = "fake" if obstacle("oci") else "oci"
-    with make_home() as home:
-        started = start_server(runtime, home)
-        try:
-            yield started
-        finally:
-            started.sweep()
+    with shared_server(runtime) as started:
+        yield started
 
 
 @pytest.fixture
@@ -77,11 +73,5 @@ def workdir(execd: Execd, tmp_path: Path) -> str:
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
     """Run a real server for all tests that need one; they leave no sandbox."""
-    with make_home() as home:
-        started = start_server("fake", home)
-        try:
-            yield started
-            started.terminate()
-            assert started.wait_until_nothing_is_left() == 0
-        finally:
-            started.sweep()
+    with shared_server("fake") as started:
+        yield started

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where the server is, and who is told the key."""
 
+import socket
 from datetime import timedelta
 
 import pytest
 from pydantic import ValidationError
 
+from opensandbox._client_address import CLIENT_IP_HEADER, client_address
 from opensandbox._endpoints import EndpointCache
 from opensandbox.config import API_KEY_HEADER, ConnectionConfig
 from opensandbox.models.endpoints import SandboxEndpoint
@@ -63,6 +65,21 @@ def test_the_key_is_not_shown() -> None:
 def test_a_connection_that_makes_no_sense_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         ConnectionConfig.model_validate(wrong)
+
+
+def test_the_server_is_told_an_address_of_this_machine_and_a_sandbox_is_not() -> None:
+    address = client_address()
+    told = ConnectionConfig().lifecycle.headers
+    assert told.get(CLIENT_IP_HEADER) == address
+    assert CLIENT_IP_HEADER not in ConnectionConfig().sandbox(ENDPOINT).headers
+    if address is not None:  # else no way leads out of this machine
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as here:
+            here.bind((address, 0))  # refused unless it is ours
+
+
+def test_a_caller_may_say_another_address() -> None:
+    config = ConnectionConfig(headers={CLIENT_IP_HEADER: "192.0.2.7"})
+    assert config.lifecycle.headers[CLIENT_IP_HEADER] == "192.0.2.7"
 
 
 def test_endpoints_are_forgotten_in_time_and_number() -> None:

@@ -54,6 +54,13 @@ def test_what_does_not_repeat_safely_is_tried_again_only_when_nothing_was_sent(m
     assert len(waits(RetryPolicy(), method, Failure(RetryCause.PRE_SEND))) == 3
 
 
+def test_nobody_is_waited_for_long_on_this_machine() -> None:
+    absent = Failure(RetryCause.PRE_SEND, is_nobody_here=True)
+    assert waits(RetryPolicy(), "GET", absent) == [SECOND / 4] * 3
+    patient = RetryPolicy(jitter=JitterMode.NONE, max_backoff_here=SECOND)
+    assert waits(patient, "GET", absent) == [SECOND / 2, SECOND, SECOND]
+
+
 @pytest.mark.parametrize("status", [400, 404, 409, 500, 504])
 def test_other_answers_are_final(status: int) -> None:
     assert (

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import shutil
@@ -13,7 +12,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from importlib.metadata import PathDistribution
 from pathlib import Path
@@ -31,6 +29,7 @@ from opensandbox_server.images.interpreter import (
 )
 from opensandbox_server.images.pack import Plan, is_whole, place_pack, plan_pack
 from opensandbox_server.runtimes.base import RuntimeFault
+from server.tests.small_disk import small_disk
 
 MAKE = """
 import sys
@@ -231,18 +230,6 @@ def test_on_an_interpreter_that_sandboxes_see_the_pack_has_none_of_its_own(
     base, module = said_by(pack / "bin/python3", code).split()
     assert base == "/usr"
     assert Path(module).is_relative_to(pack)
-
-
-@contextlib.contextmanager
-def small_disk(place: Path, size: str) -> Iterator[Path]:
-    """Mount a file system with little room."""
-    place.mkdir()
-    words = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=755", "small", str(place)]
-    subprocess.run(words, check=True)
-    try:
-        yield place
-    finally:
-        subprocess.run(["umount", str(place)], check=True)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")

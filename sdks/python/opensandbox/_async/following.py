@@ -35,6 +35,7 @@ MIN_SILENCE_SECONDS = 7.0
 
 _EVENT_STREAM = {"Accept": "text/event-stream", "Cache-Control": "no-cache"}
 _WORTH_ANOTHER_TRY = frozenset({409, 429, 502, 503, 504})  # 409: it is paused, perhaps not for long
+_NO_SANDBOX = "SANDBOX_NOT_FOUND"
 _NOTHING_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 
@@ -92,6 +93,8 @@ class Following:
             try:
                 await self._read(ask)
             except SandboxApiException as error:
+                if error.error.code.endswith(_NO_SANDBOX):
+                    raise  # nothing goes on that could be looked for
                 if error.status_code not in _WORTH_ANOTHER_TRY:
                     raise self._given_up(lost) from error
                 lost = error

@@ -15,6 +15,7 @@ from opensandbox._retry import (
     RetryCause,
     Retrying,
     RetryPolicy,
+    is_this_machine,
     parse_retry_after,
 )
 
@@ -49,6 +50,7 @@ class RetrySyncTransport(httpx.BaseTransport):
         has_key = IDEMPOTENCY_KEY in request.headers
         retrying = Retrying(self.policy, request.method, self._spread, has_key=has_key)
         began = time.monotonic()
+        self._bound_attempts(request)
         while True:
             response: httpx.Response | None = None
             try:
@@ -57,7 +59,7 @@ class RetrySyncTransport(httpx.BaseTransport):
                     return response
                 failure = _failed_answer(response)
             except httpx.TransportError as error:
-                failure = _failed_transport(error)
+                failure = _failed_transport(error, request.url.host)
             elapsed = timedelta(seconds=time.monotonic() - began)
             wait = retrying.next_wait(failure, elapsed) if _can_resend(request, failure) else None
             if wait is None:
@@ -93,9 +95,13 @@ def _failed_answer(response: httpx.Response) -> Failure:
     )
 
 
-def _failed_transport(error: httpx.TransportError) -> Failure:
+def _failed_transport(error: httpx.TransportError, host: str) -> Failure:
     causes = (cause for kind, cause in _CAUSES.items() if isinstance(error, kind))
-    return Failure(next(causes, RetryCause.OPAQUE_TRANSPORT), exception=error)
+    return Failure(
+        next(causes, RetryCause.OPAQUE_TRANSPORT),
+        exception=error,
+        is_nobody_here=isinstance(error, httpx.ConnectError) and is_this_machine(host),
+    )
 
 
 def _can_resend(request: httpx.Request, failure: Failure) -> bool:

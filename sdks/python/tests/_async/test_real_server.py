@@ -16,7 +16,12 @@ from opensandbox.exceptions import (
     SandboxConnectionException,
     SandboxException,
 )
-from opensandbox.models import RunCommandOpts, SandboxFilter
+from opensandbox.models import (
+    ExecutionHandlers,
+    ExecutionInit,
+    RunCommandOpts,
+    SandboxFilter,
+)
 from opensandbox.transport import RetryPolicy
 from sdks.python.tests.cutting import run_cutter
 from tests.e2e.server import API_KEY, Server
@@ -136,6 +141,23 @@ async def test_an_unknown_and_an_ended_sandbox_are_told_apart_from_nothing(
     assert isinstance(ended.value, SandboxApiException)
     assert ended.value.status_code == 404
     assert ended.value.request_id
+    await sandbox.close()
+
+
+async def test_a_sandbox_that_expires_during_a_run_is_told_by_its_run(served: Server) -> None:
+    assert served.domain
+    sandbox = await Sandbox.create("host")
+
+    async def let_it_expire(_: ExecutionInit) -> None:
+        await sandbox.renew(timedelta(seconds=1))
+
+    handlers = ExecutionHandlers(on_init=let_it_expire)
+    with pytest.raises(SandboxApiException) as during:
+        await sandbox.commands.run("echo begun; sleep 600", handlers=handlers)
+    _check(during.value, 404, "SANDBOX_NOT_FOUND", "it may have ended")
+    with pytest.raises(SandboxApiException) as after:
+        await sandbox.files.read_file("/etc/hostname")
+    _check(after.value, 404, "SANDBOX_NOT_FOUND", "create another")
     await sandbox.close()
 
 

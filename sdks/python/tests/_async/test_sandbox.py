@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from opensandbox import Sandbox
+from opensandbox._client_address import client_address
 from opensandbox.config import ConnectionConfig
 from opensandbox.exceptions import (
     InvalidArgumentException,
@@ -41,6 +42,7 @@ async def test_create_sends_what_is_wanted_and_fills_in_the_defaults(standin: St
     }
     assert create.headers["OPEN-SANDBOX-API-KEY"] == API_KEY
     assert create.headers["User-Agent"].startswith("OpenSandbox-Python-SDK/")
+    assert create.headers.get("OPEN-SANDBOX-CLIENT-IP") == client_address()
 
 
 async def test_create_uses_the_endpoints_it_was_answered(standin: StandIn) -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests are tried again, failures are told apart, and secrets go to nobody else."""
 
+import socket
 from datetime import timedelta
 
 import httpx
@@ -59,11 +60,26 @@ async def test_an_attempt_can_be_bounded(standin: StandIn) -> None:
     )
     standin.silent.set()
     try:
-        with pytest.raises(SandboxTimeoutException):
+        with pytest.raises(SandboxTimeoutException) as caught:
             await list_with(ConnectionConfig(retry_policy=policy))
     finally:
         standin.silent.clear()
     assert [event.cause for event in events] == [RetryCause.READ_TIMEOUT]
+    assert isinstance(cause := caught.value.__cause__, httpx.ReadTimeout)
+    assert cause.request.extensions["timeout"]["read"] == 0.05
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_a_server_that_does_not_listen_here_is_soon_given_up(host: str) -> None:
+    events: list[RetryEvent] = []
+    policy = RetryPolicy(on_retry=events.append, max_backoff_here=timedelta(milliseconds=1))
+    with socket.socket() as taken:  # bound and not listening: nobody answers here
+        taken.bind(("127.0.0.1", 0))
+        domain = f"{host}:{taken.getsockname()[1]}"
+        with pytest.raises(SandboxConnectionException):
+            await list_with(ConnectionConfig(domain=domain, retry_policy=policy))
+    assert [event.cause for event in events] == [RetryCause.PRE_SEND] * 3
+    assert [event.backoff for event in events] == [policy.max_backoff_here] * 3
 
 
 async def test_patience_has_an_end(standin: StandIn) -> None:

@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from opensandbox import SandboxSync
+from opensandbox._client_address import client_address
 from opensandbox.config import ConnectionConfigSync
 from opensandbox.exceptions import (
     InvalidArgumentException,
@@ -40,6 +41,7 @@ def test_create_sends_what_is_wanted_and_fills_in_the_defaults(standin: StandIn)
     }
     assert create.headers["OPEN-SANDBOX-API-KEY"] == API_KEY
     assert create.headers["User-Agent"].startswith("OpenSandbox-Python-SDK/")
+    assert create.headers.get("OPEN-SANDBOX-CLIENT-IP") == client_address()
 
 
 def test_create_uses_the_endpoints_it_was_answered(standin: StandIn) -> None:

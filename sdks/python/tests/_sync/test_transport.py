@@ -2,6 +2,7 @@
 # Made from _async/test_transport.py by scripts/unasync.py; change it there.
 """Requests are tried again, failures are told apart, and secrets go to nobody else."""
 
+import socket
 from datetime import timedelta
 
 import httpx
@@ -58,11 +59,26 @@ def test_an_attempt_can_be_bounded(standin: StandIn) -> None:
     )
     standin.silent.set()
     try:
-        with pytest.raises(SandboxTimeoutException):
+        with pytest.raises(SandboxTimeoutException) as caught:
             list_with(ConnectionConfigSync(retry_policy=policy))
     finally:
         standin.silent.clear()
     assert [event.cause for event in events] == [RetryCause.READ_TIMEOUT]
+    assert isinstance(cause := caught.value.__cause__, httpx.ReadTimeout)
+    assert cause.request.extensions["timeout"]["read"] == 0.05
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_server_that_does_not_listen_here_is_soon_given_up(host: str) -> None:
+    events: list[RetryEvent] = []
+    policy = RetryPolicy(on_retry=events.append, max_backoff_here=timedelta(milliseconds=1))
+    with socket.socket() as taken:  # bound and not listening: nobody answers here
+        taken.bind(("127.0.0.1", 0))
+        domain = f"{host}:{taken.getsockname()[1]}"
+        with pytest.raises(SandboxConnectionException):
+            list_with(ConnectionConfigSync(domain=domain, retry_policy=policy))
+    assert [event.cause for event in events] == [RetryCause.PRE_SEND] * 3
+    assert [event.backoff for event in events] == [policy.max_backoff_here] * 3
 
 
 def test_patience_has_an_end(standin: StandIn) -> None:

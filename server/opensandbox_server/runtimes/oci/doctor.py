@@ -6,13 +6,15 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
+from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
 from opensandbox_server.images.pack import NoPack, plan_pack
 from opensandbox_server.runtimes.base import Finding
-from opensandbox_server.runtimes.oci import seccomp
+from opensandbox_server.runtimes.oci import conntrack, rules, seccomp
 from opensandbox_server.runtimes.oci.cgroups import CgroupFault, CgroupsV1, find_cgroups
 from opensandbox_server.runtimes.oci.options import OCIOptions
 from opensandbox_server.runtimes.oci.resolver import host_nameserver
@@ -31,6 +33,7 @@ def examine(execd: Path | None, options: OCIOptions) -> list[Finding]:
         lambda: check_launcher(options.launcher),
         check_seccomp,
         check_nft,
+        check_connections,
         check_cgroups,
         check_user_namespaces,
         check_overlay,
@@ -46,7 +49,11 @@ def check_privilege() -> Finding:
     """Root with the capabilities that namespaces, mounts and links need."""
     if os.geteuid() != 0:
         message = "not root: namespaces with id ranges, overlays and links need it"
-        return Finding("privilege", False, message, "sudo opensandbox-server")
+        fix = (
+            "sudo opensandbox-server, or without root: opensandbox-server --runtime fake, "
+            "whose sandboxes are unprotected processes of yours"
+        )
+        return Finding("privilege", False, message, fix)
     effective = _effective_capabilities(Path("/proc/self/status").read_text())
     missing = [name for name, bit in _NEEDED.items() if not effective >> bit & 1]
     if missing:
@@ -89,10 +96,29 @@ def check_seccomp() -> Finding:
 
 
 def check_nft() -> Finding:
-    """Nftables."""
-    if shutil.which("nft", path=SEARCH_PATH):
-        return Finding("nftables", True, "nft is installed")
-    return Finding("nftables", False, "nft is missing", "sudo apt-get install -y nftables")
+    """Nftables, and a kernel that takes our rules, those of the bridge family too."""
+    program = shutil.which("nft", path=SEARCH_PATH)
+    if program is None:
+        return Finding("nftables", False, "nft is missing", "sudo apt-get install -y nftables")
+    if os.geteuid() != 0:
+        return Finding("nftables", True, "nft is installed; only root can try the rules")
+    refusal = _refusal_of_rules(program)
+    if refusal:
+        fix = "start a kernel that has CONFIG_NF_TABLES_INET, CONFIG_NF_TABLES_BRIDGE and NAT"
+        return Finding("nftables", False, f"the kernel refuses our rules: {refusal}", fix)
+    return Finding("nftables", True, "the kernel takes our rules")
+
+
+def check_connections() -> Finding:
+    """Tracked connections of an address can be forgotten before another sandbox gets it."""
+    if os.geteuid() != 0:
+        return Finding("connections", True, "only root can ask the kernel about them")
+    try:
+        conntrack.forget(IPv4Address("255.255.255.255"))  # where no connection ever began
+    except OSError as fault:
+        fix = "sudo modprobe nf_conntrack_netlink"
+        return Finding("connections", False, f"they cannot be forgotten: {fault.strerror}", fix)
+    return Finding("connections", True, "those of a former sandbox can be forgotten")
 
 
 def check_cgroups() -> Finding:
@@ -159,6 +185,17 @@ def check_python() -> Finding:
         fix = f"{sys.executable} -m pip install --force-reinstall ipython"
         return Finding("python", False, f"sandboxes get no Python of ours: {fault}", fix)
     return Finding("python", True, f"{plan}, from {plan.interpreter.program}, for the image host")
+
+
+def _refusal_of_rules(program: str) -> str:
+    """Let the kernel check rules like ours without taking them; return what it has against them."""
+    subnet = IPv4Network("192.0.2.0/24")
+    text = rules.ruleset("osbtry", subnet, str(subnet[1]), "192.0.2.53", ())
+    text += rules.bindings("osbtry", [("osbtryv2", "02:6f:73:00:00:02", subnet[2])])
+    done = subprocess.run(
+        [program, "--check", "--file", "-"], input=text, capture_output=True, text=True, check=False
+    )
+    return " ".join(done.stderr.split()) if done.returncode else ""
 
 
 def _effective_capabilities(status: str) -> int:

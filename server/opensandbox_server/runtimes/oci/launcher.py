@@ -23,6 +23,7 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
+from opensandbox_server.full_disk import explain
 from opensandbox_server.runtimes.oci import seccomp, syscalls, wire
 from opensandbox_server.runtimes.oci.bundle import Launch
 from opensandbox_server.runtimes.oci.cgroups import Cgroups, find_cgroups
@@ -179,7 +180,7 @@ class Launcher:
             answer = {"seq": seq, "result": work()}
         except Exception as fault:  # noqa: BLE001  # the server is told
             kind = _KINDS.get(type(fault), "failed")
-            answer = {"seq": seq, "error": str(fault) or type(fault).__name__, "kind": kind}
+            answer = {"seq": seq, "error": explain(fault), "kind": kind}
         self._send(answer)
 
     def _send(self, message: dict[str, Any]) -> None:
@@ -212,7 +213,7 @@ def main() -> None:
     try:
         launcher.open()
     except Exception as fault:  # noqa: BLE001  # the server is told
-        wire.send(channel, {"error": str(fault) or type(fault).__name__})
+        wire.send(channel, {"error": explain(fault)})
         launcher.close()
         sys.exit(1)
     wire.send(channel, {"ready": True})

@@ -18,7 +18,7 @@ from pathlib import Path
 from pyroute2 import IPRoute  # type: ignore[import-untyped]
 from pyroute2.netlink.exceptions import NetlinkError  # type: ignore[import-untyped]
 
-from opensandbox_server.runtimes.oci import conntrack, rules, syscalls
+from opensandbox_server.runtimes.oci import conntrack, legacy_firewall, rules, syscalls
 from opensandbox_server.runtimes.oci.claims import PLACE, Claim, claim_ids
 from opensandbox_server.runtimes.oci.interfaces import (
     add_default_route,
@@ -31,6 +31,8 @@ from opensandbox_server.runtimes.oci.resolver import host_nameserver
 BLOCKS = 20
 """Servers on one host; each takes one bridge, one part of the subnet and one part of the ids."""
 SLOTS_PER_BLOCK = 2048
+_GATEWAY_INDEX = 1
+"""What a slot's number is to a slot, for the bridge."""
 _FIRST_RANGE = 16384
 """Ranges of 65536 ids below it are left to people, subuid files and other programs."""
 
@@ -60,7 +62,7 @@ class Block:
     @property
     def gateway(self) -> IPv4Address:
         """The address of the bridge."""
-        return self.subnet[1]
+        return self.subnet[_GATEWAY_INDEX]
 
     @property
     def indexes(self) -> range:
@@ -111,7 +113,10 @@ class Network:
                 address=str(self.block.gateway),
                 prefixlen=self.block.subnet.prefixlen,
             )
-        netlink.link("set", index=self._bridge_index, state="up")
+        # Else the bridge takes the lowest address of its links, another one as they come and go,
+        # and sandboxes go on sending to the former for seconds.
+        gateway = self.block.hardware(_GATEWAY_INDEX)
+        netlink.link("set", index=self._bridge_index, address=gateway, state="up")
         self._write_rules()
         _set_sysctl("net/ipv4/ip_forward", "1")
         self.pass_firewalls()
@@ -153,6 +158,10 @@ class Network:
             wanted = "policy drop" in found or chain == "DOCKER-USER"
             if found and wanted and f'comment "{self.block.bridge}"' not in found:
                 _nft(rules.admission(chain, self.block.bridge))
+        try:
+            legacy_firewall.admit(self.block.bridge)
+        except legacy_firewall.LegacyFirewallFault as fault:
+            raise NetworkFault(str(fault)) from fault
 
     def close(self) -> None:
         """Take everything away, when no sandbox needs it any more."""
@@ -177,6 +186,7 @@ class Network:
         _nft(rules.bindings(block.bridge, links))
 
     def _leave_firewalls(self) -> None:
+        legacy_firewall.leave(self.block.bridge)
         for chain in ("DOCKER-USER", "FORWARD"):
             found = _nft(
                 f"list chain ip filter {chain}\n", is_allowed_to_fail=True, with_handles=True
