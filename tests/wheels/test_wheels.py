@@ -20,6 +20,15 @@ UV = str(CACHE / "tools" / "bin" / "uv")
 KEY = "key of the wheels"
 OUTSIDE = "tests/wheels/elsewhere"
 """A package with a runtime, as somebody else would write it."""
+PACKAGES = (
+    "cli",
+    "mcp",
+    "sdks/code-interpreter",
+    "sdks/python",
+    "server",
+    "tests/conformance",
+    OUTSIDE,
+)
 
 USE = """
 import sys
@@ -33,6 +42,19 @@ try:
     print(sandbox.commands.run("cat /tmp/from-the-wheel; echo; id -u").text)
 finally:
     sandbox.destroy()
+"""
+
+CELLS = """
+import sys
+from code_interpreter import CodeInterpreterSync
+from opensandbox import SandboxSync
+from opensandbox.config import ConnectionConfigSync
+
+config = ConnectionConfigSync(api_key=sys.argv[2], domain=sys.argv[1])
+with SandboxSync.temporary("host", connection_config=config) as sandbox:
+    codes = CodeInterpreterSync.create(sandbox).codes
+    codes.run("x=20", language="bash")
+    print(codes.run("echo $((x + 22))", language="bash").text)
 """
 
 AGENT = """
@@ -57,7 +79,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("wheels")
     # From PATH, which has setup's Go when the machine has none.
     path = f"{CACHE / 'tools' / 'bin'}:{os.environ['PATH']}"
-    for package in ("cli", "mcp", "sdks/python", "server", "tests/conformance", OUTSIDE):
+    for package in PACKAGES:
         build = [UV, "build", "--quiet", "--wheel", "--out-dir", str(made), str(ROOT / package)]
         subprocess.run(build, check=True, env=os.environ | {"PATH": path})
     return made
@@ -90,6 +112,13 @@ def agents(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment with the MCP server, the client below it, and nothing else of ours."""
     names = ("opensandbox", "opensandbox_mcp")
     return install(wheels, tmp_path_factory.mktemp("agents") / "env", *names)
+
+
+@pytest.fixture(scope="module")
+def notebook(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with the interpreter, the client below it, and nothing else of ours."""
+    names = ("opensandbox", "opensandbox_code_interpreter")
+    return install(wheels, tmp_path_factory.mktemp("notebook") / "env", *names)
 
 
 @contextlib.contextmanager
@@ -159,6 +188,22 @@ def test_a_sandbox_runs_from_what_the_wheels_installed(environment: Path, tmp_pa
             check=True,
         )
     assert used.stdout.startswith("kept\n")
+
+
+def test_code_runs_with_what_the_wheels_installed(
+    environment: Path, notebook: Path, tmp_path: Path
+) -> None:
+    with running(environment, best_runtime(), tmp_path) as domain:
+        used = subprocess.run(
+            [str(notebook / "bin" / "python"), "-c", CELLS, domain, KEY],
+            cwd=tmp_path,
+            env={"PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+    assert used.stdout == "42\n"
 
 
 def test_an_agent_works_with_what_the_wheels_installed(
