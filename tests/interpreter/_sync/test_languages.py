@@ -68,6 +68,27 @@ def test_a_figure_is_a_picture_and_data(everything: CodeInterpreterSync) -> None
     assert (bars.kind, bars.label, bars.x, bars.y) == ("bar", "rain", ["mon", "tue"], [3, 4])
 
 
+def test_days_names_and_gaps_are_data_too(everything: CodeInterpreterSync) -> None:
+    code = """
+import datetime, matplotlib.pyplot as plt
+fig, (days, names) = plt.subplots(2)
+days.plot([datetime.date(2026, 1, 1), datetime.date(2026, 1, 2)], [1.0, float("nan")])
+names.barh(["a", "b"], [3, 4])
+"""
+    chart = (everything.codes.run(code)).result[-1].chart
+    assert chart is not None
+    (line,), (bars,) = chart.axes[0].series, chart.axes[1].series
+    assert (line.x, line.y) == (["2026-01-01", "2026-01-02"], [1, None])
+    assert (bars.x, bars.y) == ([3, 4], ["a", "b"])
+
+
+def test_a_figure_of_too_many_points_is_a_picture_only(everything: CodeInterpreterSync) -> None:
+    code = "import matplotlib.pyplot as plt\nplt.plot(range(20_000))\nNone"
+    (figure,) = (everything.codes.run(code)).result
+    assert figure._repr_png_() is not None
+    assert figure.chart is None
+
+
 def test_a_table_is_html_and_has_no_chart(everything: CodeInterpreterSync) -> None:
     code = "import pandas\npandas.DataFrame({'city': ['Bern'], 'people': [134_506]})"
     (table,) = (everything.codes.run(code)).result

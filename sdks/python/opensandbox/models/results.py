@@ -31,6 +31,9 @@ class ExecutionResult(BaseModel):
         found = self.extra_properties.get(CHART_TYPE)
         return None if found is None else Chart.model_validate_json(found)
 
+    def _repr_pretty_(self, printer: Any, is_cycle: bool) -> None:  # noqa: ARG002
+        printer.text(repr(self) if self.text is None else self.text)
+
     def _repr_html_(self) -> str | None:
         return self.extra_properties.get("text/html")
 
