@@ -15,7 +15,6 @@ import sys
 from datetime import timedelta
 
 from code_interpreter import CodeInterpreter
-
 from opensandbox import Sandbox
 from opensandbox.config import ConnectionConfig
 

@@ -20,6 +20,7 @@ from IPython.core.displaypub import DisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
+from .charts import tell_charts
 from .wire import Wire, flush_output
 
 for _module in ("IPython.core.oinspect", "asyncio", "pdb", "code", "random"):
@@ -109,6 +110,7 @@ class Shell(InteractiveShell):
     def init_display_formatter(self) -> None:
         """Show every form of a value, not only its text."""
         super().init_display_formatter()
+        tell_charts(self.display_formatter)
         self.display_formatter.active_types = self.display_formatter.format_types
 
 
