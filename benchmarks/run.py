@@ -68,6 +68,9 @@ TARGETS = {
     "download_vs_cat": Target(2, "1 GiB download / `cat` from a file to a unix socket"),
     "execd_start": Target(10, "start to first answer / spawning `true`", is_absolute=True),
     "execd_idle_rss": Target(12, "resident when idle / a bare Go HTTP server", is_absolute=True),
+    "context_vs_ipykernel": Target(0.05, "new Python context to first result / starting ipykernel"),
+    "cell_vs_jupyter_client": Target(0.333, "a warm `1 + 1` / in ipykernel with jupyter_client"),
+    "ten_contexts_vs_two_ipykernels": Target(1, "memory of ten Python contexts / two ipykernels"),
     "ingress_vs_reverseproxy": Target(1.4, "a request through ingress / Go's ReverseProxy"),
     "create_vs_docker_run": Target(0.125, "create to first output, cold / `docker run`"),
     "sdk_exec_vs_docker_exec": Target(0.0667, "`true` through client and ingress / `docker exec`"),
@@ -110,13 +113,13 @@ def summarize(raw: RawResult) -> Result:
 def table(results: list[Result]) -> str:
     """Lay the results out for reading."""
     lines = [
-        f"{'benchmark':<25}{'ours':>13}{'other':>13}{'ratio':>8}  {'target':<11}{'met':<5}what"
+        f"{'benchmark':<32}{'ours':>13}{'other':>13}{'ratio':>8}  {'target':<11}{'met':<5}what"
     ]
     for result in results:
         target = TARGETS[result["name"]]
         ours, other = (f"{result[side]:.2f} {result['unit']}" for side in ("ours", "other"))
         lines.append(
-            f"{result['name']:<25}{ours:>13}{other:>13}{result['ratio']:>8.2f}  "
+            f"{result['name']:<32}{ours:>13}{other:>13}{result['ratio']:>8.2f}  "
             f"{target.describe(result['unit']):<11}"
             f"{'yes' if target.is_met(result) else 'NO':<5}{target.what}"
         )
@@ -149,6 +152,13 @@ def measure_execd(options: argparse.Namespace) -> Measured:
     """Measure the daemon."""
     command = [str(build_harness("execd")), "-execd", str(options.execd.resolve())]
     return Measured(run_harness(command, options, takes_scratch=True))
+
+
+def measure_code(options: argparse.Namespace) -> Measured:
+    """Measure code contexts."""
+    python = ENVIRONMENT if ENVIRONMENT.exists() else sys.executable
+    command = [str(python), "-m", "benchmarks.code.main", "--execd", str(options.execd.resolve())]
+    return Measured(**run_harness(command, options, takes_scratch=False))
 
 
 def measure_ingress(options: argparse.Namespace) -> Measured:
@@ -202,6 +212,7 @@ def _milliseconds(command: list[str]) -> float:
 
 HARNESSES: dict[str, Callable[[argparse.Namespace], Measured]] = {
     "execd": measure_execd,
+    "code": measure_code,
     "ingress": measure_ingress,
     "sandbox": measure_sandbox,
     "client": measure_client,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the sync half of the Python client, and of its tests, from the async half.
+"""Makes the sync half of the Python packages, and of their tests, from the async half.
 
     python scripts/unasync.py           # write
     python scripts/unasync.py --check   # compare; exit 1 when something differs
@@ -13,7 +13,12 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-TREES = (ROOT / "sdks/python/opensandbox", ROOT / "sdks/python/tests")
+TREES = (
+    ROOT / "sdks/python/opensandbox",
+    ROOT / "sdks/python/tests",
+    ROOT / "sdks/code-interpreter/code_interpreter",
+    ROOT / "tests/interpreter",
+)
 
 # Written by hand on both sides, because the sides differ in kind there.
 BY_HAND = frozenset({"__init__.py", "redis_client.py", "waiting.py", "worker.py"})
@@ -56,6 +61,7 @@ TABLE = {
     "AsyncPoolStateStore": "PoolStateStore",
     "AsyncRedis": "Redis",
     "AsyncRedisPoolStateStore": "RedisPoolStateStore",
+    "CodeInterpreter": "CodeInterpreterSync",
     "ConnectionConfig": "ConnectionConfigSync",
     "enter_async_context": "enter_context",
     "ExecutionHandlers": "ExecutionHandlersSync",

@@ -23,6 +23,7 @@ _COMMANDS = "opensandbox_cli.commands"
 PLACES: Mapping[str, Place] = {
     "run": Place(f"{_COMMANDS}.run", "run", "Run a command in a sandbox made for it."),
     "shell": Place(f"{_COMMANDS}.shell", "shell", "Open a terminal in a sandbox."),
+    "code": Place(f"{_COMMANDS}.code", "code", "Run code in a sandbox; variables stay."),
     "exec": Place(f"{_COMMANDS}.run", "exec_", "Run a command in a sandbox that exists."),
     "cp": Place(f"{_COMMANDS}.copying", "cp", "Copy files and directories in or out."),
     "port-forward": Place(

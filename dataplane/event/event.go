@@ -19,6 +19,8 @@ const (
 	Failure  = "error"
 	Complete = "execution_complete"
 	Ping     = "ping"
+	Result   = "result" // a value or a display of code
+	Count    = "execution_count"
 	Gap      = "gap" // only in a replay: bytes the journal no longer has
 )
 

@@ -58,9 +58,15 @@ func (s *Server) runCommand(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	return s.startCommand(w, r, request)
+}
+
+// startCommand starts a command and tells it until it ends; of one in the background, that it runs.
+func (s *Server) startCommand(w http.ResponseWriter, r *http.Request, request command.Request) error {
+	s.interpreter.open(request.Shell, request.Env)
 	cmd, reader, err := s.Commands.Start(request)
 	if errors.Is(err, command.ErrExists) {
-		return failf(http.StatusConflict, CodeInvalidBody, "%v; read it with GET /command/%s/output", err, body.ID)
+		return failf(http.StatusConflict, CodeInvalidBody, "%v; read it with GET /command/%s/output", err, request.ID)
 	}
 	if err != nil {
 		return failf(http.StatusServiceUnavailable, CodeUnavailable, "%v", err)

@@ -19,20 +19,6 @@ func TestADaemonIsReadyOnceItAnswers(t *testing.T) {
 	wantError(t, "init", response, body, http.StatusNotImplemented, CodeNotSupported)
 }
 
-func TestCodeRoutesAreNotSupportedYet(t *testing.T) {
-	d := startDaemon(t, "")
-	for _, route := range []string{
-		"POST /code/context", "GET /code/contexts", "DELETE /code/contexts?language=python", "GET /code/contexts/1",
-		"DELETE /code/contexts/1", "POST /code", "DELETE /code?id=1",
-	} {
-		method, path, _ := strings.Cut(route, " ")
-		response, body := d.call(method, path, "{}")
-		wantError(t, route, response, body, http.StatusNotImplemented, CodeNotSupported)
-	}
-	response, body := d.call("PUT", "/code", "{}")
-	wantError(t, "PUT /code", response, body, http.StatusMethodNotAllowed, CodeNotSupported)
-}
-
 func TestIsolatedRunsAreUnavailableWithAReason(t *testing.T) {
 	d := startDaemon(t, "")
 	const base = "/v1/isolated/session/2f0cc6b8-3a0e-4a5c-9f0a-0d7c6b8f2f0c"

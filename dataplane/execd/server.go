@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package execd is the HTTP face of the sandbox daemon. What it serves lives in packages that know
-// no HTTP: command, session, terminal, files, metrics.
+// no HTTP: command, session, kernel, terminal, files, metrics.
 package execd
 
 import (
@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"opensandbox.io/dataplane/command"
+	"opensandbox.io/dataplane/kernel"
 	"opensandbox.io/dataplane/metrics"
 	"opensandbox.io/dataplane/process"
 	"opensandbox.io/dataplane/session"
@@ -32,6 +33,7 @@ type Server struct {
 	Environ   *process.Environ
 	Commands  *command.Commands
 	Sessions  *session.Sessions
+	Contexts  *kernel.Contexts
 	Terminals *terminal.Terminals
 	Metrics   *metrics.Meter
 	Log       *slog.Logger
@@ -41,6 +43,7 @@ type Server struct {
 
 	connections connections
 	ports       portProxy
+	interpreter interpreterDoor
 }
 
 func (s *Server) patience() time.Duration { return cmp.Or(s.FollowerPatience, time.Minute) }
@@ -131,11 +134,13 @@ func (s *Server) ping(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-// Close ends every command, session, terminal and tunnel, and waits for them.
+// Close ends every context, command, session, terminal and tunnel, and waits for them.
 func (s *Server) Close() {
+	s.Contexts.Close()
 	s.Sessions.Close()
 	s.Terminals.Close()
 	s.Commands.Close()
 	s.connections.closeAll()
 	s.ports.close()
+	s.interpreter.close()
 }

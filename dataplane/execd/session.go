@@ -6,12 +6,9 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
-	"opensandbox.io/dataplane/process"
 	"opensandbox.io/dataplane/session"
 )
 
@@ -33,18 +30,9 @@ func (s *Server) createSession(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	dir := ""
-	if body.Cwd != "" {
-		expanded, err := process.ExpandPath(body.Cwd, s.Environ.For(nil, nil))
-		if err != nil {
-			return failf(http.StatusBadRequest, CodeInvalidBody, "cwd: %v", err)
-		}
-		if dir, err = filepath.Abs(expanded); err == nil {
-			err = os.MkdirAll(dir, 0o755)
-		}
-		if err != nil {
-			return failf(http.StatusBadRequest, CodeInvalidBody, "cwd: %v", err)
-		}
+	dir, err := s.madeDirectory(body.Cwd)
+	if err != nil {
+		return err
 	}
 	created, err := s.Sessions.Create(dir)
 	if err != nil {

@@ -127,6 +127,16 @@ func (t *Table) Start(spec Spec) (*Process, error) {
 	return p, nil
 }
 
+// Adopt takes charge of a process that somebody else forked and that the kernel hands to us as an
+// orphan. The caller makes sure that it has not ended yet and leads its own process group.
+func (t *Table) Adopt(pid int) *Process {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := &Process{table: t, pid: pid, done: make(chan struct{})}
+	t.live[pid] = p
+	return p
+}
+
 // Reap collects exits each time childExited delivers, until it is closed. The channel comes from
 // signal.Notify(…, SIGCHLD) in main.
 func (t *Table) Reap(childExited <-chan os.Signal) {

@@ -6,7 +6,8 @@ from typing import Self
 
 from pydantic import BaseModel
 
-from opensandbox.models.execd import Execution
+from opensandbox.models.charts import Chart
+from opensandbox.models.execd import Execution, ExecutionError, ExecutionLogs
 from opensandbox.models.filesystem import EntryInfo
 from opensandbox.models.sandboxes import SandboxEndpoint, SandboxInfo
 
@@ -47,6 +48,26 @@ class Endpoint(BaseModel):
 class CommandResult(Execution):
     """What came of a command. Long output is cut in the middle; the note says how to read on."""
 
+    note: str | None = None
+
+
+class Value(BaseModel):
+    """The value of an expression, or what code displayed. Pictures are beside this answer."""
+
+    text: str | None
+    forms: list[str]
+    """The media types of its other forms."""
+    chart: Chart | None
+    """What a picture of a chart shows."""
+
+
+class CodeResult(BaseModel):
+    """What came of a piece of code. Long output is cut in the middle."""
+
+    id: str | None
+    result: list[Value]
+    error: ExecutionError | None
+    logs: ExecutionLogs
     note: str | None = None
 
 

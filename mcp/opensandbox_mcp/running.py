@@ -31,9 +31,12 @@ LAST_LINE = 200  # characters of the last line that a report shows
 Start = Callable[[ExecutionHandlers], Coroutine[Any, Any, Execution]]
 
 
-async def run_watched(call: Call, start: Start) -> CommandResult:
-    """Start a command and return what came of it, at a bounded size."""
-    watch = _Watch(call)
+async def run_watched(call: Call, start: Start, *, read_on: str | None = None) -> CommandResult:
+    """Start a command and return what came of it, at a bounded size.
+
+    ``read_on`` says what to do about output that was cut; that of commands can be read again.
+    """
+    watch = _Watch(call, read_on)
     failure: SandboxException | None = None
     async with anyio.create_task_group() as group:
         group.start_soon(watch.report)
@@ -81,9 +84,10 @@ async def _give_up(running: "asyncio.Future[Execution]") -> None:
 class _Watch:
     """What a command did so far."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: Call, read_on: str | None) -> None:
         self.execution_id: str | None = None
         self._call = call
+        self._read_on = read_on
         self._stdout = BoundedStream()
         self._stderr = BoundedStream()
         self._last_line = ""
@@ -122,7 +126,7 @@ class _Watch:
         if not cut:
             return None
         how = f'command_output with execution_id="{execution.id}", stream and offset={HALF}'
-        return f"{'; '.join(cut)}. Read on with {how}."
+        return f"{'; '.join(cut)}. {self._read_on or f'Read on with {how}'}."
 
     async def _on_init(self, init: ExecutionInit) -> None:
         self.execution_id = init.id

@@ -30,16 +30,18 @@ NAME = "OpenSandbox Sandbox"
 _BY_ID = (
     "Run commands and keep files in isolated sandboxes. sandbox_create makes one and returns its"
     " sandbox_id, which every other tool needs; sandbox_kill ends it when you are done. Run shell"
-    " text with command_run (session_run keeps directory and variables), read and write files with"
-    " file_read and file_write, and reach a server inside by sandbox_get_endpoint. Long output and"
-    " files are cut; their note says how to read on."
+    " text with command_run (session_run keeps directory and variables) and code with code_run (it"
+    " keeps variables and shows pictures), read and write files with file_read and file_write, and"
+    " reach a server inside by sandbox_get_endpoint. Long output and files are cut; their note says"
+    " how to read on."
 )
 _WORKSPACE = (
     "Run commands and keep files in an isolated sandbox that belongs to this conversation. It is"
     " made by the first call and ended with the conversation, unless workspace_keep is called. Run"
-    " shell text with command_run (session_run keeps directory and variables), read and write files"
-    " with file_read and file_write, and reach a server inside by sandbox_get_endpoint. Long output"
-    " and files are cut; their note says how to read on."
+    " shell text with command_run (session_run keeps directory and variables) and code with"
+    " code_run (it keeps variables and shows pictures), read and write files with file_read and"
+    " file_write, and reach a server inside by sandbox_get_endpoint. Long output and files are cut;"
+    " their note says how to read on."
 )
 
 

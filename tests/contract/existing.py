@@ -36,6 +36,8 @@ def _identifier(method: str, path: str, client: httpx.Client) -> Iterator[str]:
             yield next(frames(client.post("/command", json=body).content))["text"]
         case [_, "session" | "pty" as kind, *rest] if rest:
             yield client.post(f"/{kind}").json()["session_id"]
+        case [_, "code", "contexts", *rest] if rest:
+            yield client.post("/code/context", json={"language": "bash"}).json()["id"]
         case _:
             yield ""
 

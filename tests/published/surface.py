@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # mypy: ignore-errors
 # The types are those of whichever package of this name the interpreter has.
-"""Describes the public surface of the `opensandbox` package of the running interpreter.
+"""Describes the public surface of the client packages of the running interpreter.
 
     python surface.py MODULE[:CLASS]...
 
@@ -17,7 +17,7 @@ import json
 import sys
 import types
 
-PACKAGE = "opensandbox"
+PACKAGES = ("opensandbox", "code_interpreter")
 SIMPLE = (bool, int, float, str, type(None))
 SPECIAL = ("__init__", "__enter__", "__exit__", "__aenter__", "__aexit__")
 
@@ -44,7 +44,7 @@ def module_surface(module: types.ModuleType) -> dict:
 def is_ours(value: object) -> bool:
     """Tell what a module has of its own from what it imports from others."""
     home = getattr(value, "__module__", "") or ""
-    return home.split(".")[0] == PACKAGE
+    return home.split(".")[0] in PACKAGES
 
 
 def described(value: object) -> dict:

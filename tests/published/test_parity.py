@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our Python client has every public name, parameter and field of the published one."""
+"""Our Python packages have every public name, parameter and field of the published ones."""
 
 import json
 import subprocess
@@ -15,6 +15,11 @@ from tests.published.parity import differences
 SURFACE = Path(__file__).with_name("surface.py")
 
 MODULES = (
+    "code_interpreter",
+    "code_interpreter.models",
+    "code_interpreter.models.code",
+    "code_interpreter.models.code_sync",
+    "code_interpreter.sync",
     "opensandbox",
     "opensandbox.config",
     "opensandbox.exceptions",
@@ -41,12 +46,16 @@ PARTS = {
     "services.isolated:IsolationSession": "isolation:IsolationSession",
 }
 
+INTERPRETER_PARTS = {"services.code:Codes": "codes:Codes"}
+
 # Where ours differs on purpose. Every line must be of use.
 DELIBERATE = {
     "Sandbox.__init__": "made by create, connect and resume only; the parts it is made of are ours",
     "SandboxSync.__init__": "the same",
     "SandboxManager.__init__": "made by create only",
     "SandboxManagerSync.__init__": "the same",
+    "CodeInterpreter.__init__": "made by create only, of nothing but a sandbox",
+    "CodeInterpreterSync.__init__": "the same",
     "ConnectionConfig.user_agent": "says our version",
     "ConnectionConfigSync.user_agent": "the same",
     "ConnectionConfig.new_owned_transport": "each sandbox makes its own connections when it needs "
@@ -90,9 +99,10 @@ def surface(python: str, names: list[str]) -> Any:
 def parts() -> dict[str, str]:
     """Return PARTS with their whole names, for both halves."""
     return {
-        f"opensandbox.{folder}{there}{suffix}": f"opensandbox.{half}.{here}"
+        f"{package}.{folder}{there}{suffix}": f"opensandbox.{half}.{here}"
         for folder, suffix, half in (("", "", "_async"), ("sync.", "Sync", "_sync"))
-        for there, here in PARTS.items()
+        for package, parts in (("opensandbox", PARTS), ("code_interpreter", INTERPRETER_PARTS))
+        for there, here in parts.items()
     }
 
 

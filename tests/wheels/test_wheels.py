@@ -21,6 +21,15 @@ UV = str(CACHE / "tools" / "bin" / "uv")
 KEY = "key of the wheels"
 OUTSIDE = "tests/wheels/elsewhere"
 """A package with a runtime, as somebody else would write it."""
+PACKAGES = (
+    "cli",
+    "mcp",
+    "sdks/code-interpreter",
+    "sdks/python",
+    "server",
+    "tests/conformance",
+    OUTSIDE,
+)
 
 OF_HTTPX = {"anyio", "certifi", "h11", "httpcore", "httpx", "idna", "sniffio"}
 OF_PYDANTIC = {
@@ -45,6 +54,19 @@ finally:
     sandbox.destroy()
 """
 
+CELLS = """
+import sys
+from code_interpreter import CodeInterpreterSync
+from opensandbox import SandboxSync
+from opensandbox.config import ConnectionConfigSync
+
+config = ConnectionConfigSync(api_key=sys.argv[2], domain=sys.argv[1])
+with SandboxSync.temporary("host", connection_config=config) as sandbox:
+    codes = CodeInterpreterSync.create(sandbox).codes
+    codes.run("x=20", language="bash")
+    print(codes.run("echo $((x + 22))", language="bash").text)
+"""
+
 AGENT = """
 import sys
 import anyio
@@ -67,7 +89,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("wheels")
     # From PATH, which has setup's Go when the machine has none.
     path = f"{CACHE / 'tools' / 'bin'}:{os.environ['PATH']}"
-    for package in ("cli", "mcp", "sdks/python", "server", "tests/conformance", OUTSIDE):
+    for package in PACKAGES:
         build = [UV, "build", "--quiet", "--wheel", "--out-dir", str(made), str(ROOT / package)]
         subprocess.run(build, check=True, env=os.environ | {"PATH": path})
     return made
@@ -113,6 +135,13 @@ def agents(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment with the MCP server, the client below it, and nothing else of ours."""
     names = ("opensandbox", "opensandbox_mcp")
     return install(wheels, tmp_path_factory.mktemp("agents") / "env", *names)
+
+
+@pytest.fixture(scope="module")
+def notebook(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with the interpreter, the client below it, and nothing else of ours."""
+    names = ("opensandbox", "opensandbox_code_interpreter")
+    return install(wheels, tmp_path_factory.mktemp("notebook") / "env", *names)
 
 
 @contextlib.contextmanager
@@ -229,6 +258,22 @@ def test_a_person_works_with_what_the_wheels_installed(
         left = httpx.get(f"http://{domain}/v1/sandboxes", headers={"OPEN-SANDBOX-API-KEY": KEY})
     assert (used.returncode, used.stdout, used.stderr) == (7, "typed", "")
     assert left.json()["items"] == []
+
+
+def test_code_runs_with_what_the_wheels_installed(
+    environment: Path, notebook: Path, tmp_path: Path
+) -> None:
+    with running(environment, best_runtime(), tmp_path) as domain:
+        used = subprocess.run(
+            [str(notebook / "bin" / "python"), "-c", CELLS, domain, KEY],
+            cwd=tmp_path,
+            env={"PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+    assert used.stdout == "42\n"
 
 
 def test_an_agent_works_with_what_the_wheels_installed(

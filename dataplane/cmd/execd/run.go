@@ -23,6 +23,7 @@ import (
 	"opensandbox.io/dataplane/command"
 	"opensandbox.io/dataplane/execd"
 	"opensandbox.io/dataplane/journal"
+	"opensandbox.io/dataplane/kernel"
 	"opensandbox.io/dataplane/listen"
 	"opensandbox.io/dataplane/metrics"
 	"opensandbox.io/dataplane/process"
@@ -70,12 +71,14 @@ func run(ctx context.Context, c config, childExited, received chan os.Signal) (i
 	}
 	environ := process.NewEnviron(c.environ, envFile(c.environ, stateDir))
 	keep := journal.NewKeeper(journal.KeptBytes)
+	sessions := session.New(table, environ, stateDir, c.journalLimit, keep)
 	server := &execd.Server{
 		Token:     token,
 		SandboxID: os.Getenv("OPENSANDBOX_ID"),
 		Environ:   environ,
 		Commands:  command.New(table, stateDir, c.journalLimit, keep, log),
-		Sessions:  session.New(table, environ, stateDir, c.journalLimit, keep),
+		Sessions:  sessions,
+		Contexts:  kernel.New(table, environ, sessions, stateDir, log),
 		Terminals: terminal.New(table, environ),
 		Metrics:   metrics.NewMeter("/"),
 		Log:       log,
@@ -243,6 +246,7 @@ func openStateDir(dir string) (string, func(), error) {
 
 // removeLeftovers removes what a daemon that was killed could not.
 func removeLeftovers(dir string) {
+	_ = os.RemoveAll(filepath.Join(dir, "runners")) // perhaps of another version
 	for _, pattern := range []string{"*.journal", "*.text", "*.sh"} {
 		left, _ := filepath.Glob(filepath.Join(dir, pattern)) // fails only for a bad pattern
 		for _, path := range left {

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every tool, by what it is about. Code contexts will be one more family."""
+"""Every tool, by what it is about."""
 
 from opensandbox_mcp.toolbox import ToolSpec
 from opensandbox_mcp.tools import (
+    code,
     commands,
     diagnostics,
     egress,
@@ -20,6 +21,7 @@ FAMILIES = (
     workspace.family,
     commands.family,
     sessions.family,
+    code.family,
     files.family,
     transfers.family,
     ports.family,

@@ -142,7 +142,7 @@ class Fold:
             case {"type": "execution_count", "execution_count": int(count)}:
                 self.execution.execution_count = count
             case {"type": "result", "results": dict(results)}:
-                return self._add_result(results, timestamp)
+                return self._add_result(results, event, timestamp)
             case {"type": "error", "error": dict(error)}:
                 self.execution.error = _error(error, timestamp)
                 return self.execution.error
@@ -161,10 +161,16 @@ class Fold:
             (logs.stderr if is_error else logs.stdout).append(message)
         return message
 
-    def _add_result(self, results: dict[str, Any], timestamp: int) -> ExecutionResult:
-        others = {media: _as_text(value) for media, value in results.items() if media != "text"}
-        text = _as_text(results["text"]) if "text" in results else None
-        result = ExecutionResult(text=text, timestamp=timestamp, extra_properties=others)
+    def _add_result(self, results: dict[str, Any], event: Event, timestamp: int) -> ExecutionResult:
+        result = ExecutionResult(
+            text=_as_text(results["text"]) if "text" in results else None,
+            timestamp=timestamp,
+            extra_properties={
+                media: _form(media, value) for media, value in results.items() if media != "text"
+            },
+            display_id=event.get("display_id"),
+            is_update=event.get("update") is True,
+        )
         self.execution.result.append(result)
         return result
 
@@ -228,6 +234,13 @@ def _bytes_of(encoded: str) -> bytes:
         return base64.b64decode(encoded)
     except ValueError as cause:
         raise SandboxInternalException("the replay is not base64", cause) from cause
+
+
+def _form(media: str, value: object) -> str:
+    # JSON that is a string is not what the string says.
+    if media.endswith(("/json", "+json")):
+        return json.dumps(value, ensure_ascii=False)
+    return _as_text(value)
 
 
 def _as_text(value: object) -> str:

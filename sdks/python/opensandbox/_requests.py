@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from opensandbox.exceptions import InvalidArgumentException
+from opensandbox.models.code import CodeContext, SupportedLanguage
 from opensandbox.models.execd import RunCommandOpts
 from opensandbox.models.isolated import IsolatedRunOpts
 from opensandbox.models.sandboxes import SandboxFilter, SnapshotFilter
@@ -105,6 +106,31 @@ def isolated_run_body(code: str, opts: IsolatedRunOpts | None) -> dict[str, Any]
     if not code.strip():
         raise InvalidArgumentException("code must not be blank")
     return {"code": code, **(opts.to_wire() if opts else {})}
+
+
+def context_body(
+    language: str, working_directory: str | None, envs: dict[str, str] | None
+) -> dict[str, Any]:
+    """Return the body that starts an interpreter."""
+    if not language.strip():
+        raise InvalidArgumentException("language must not be blank; python, say")
+    return {"language": str(language), **_present({"cwd": working_directory, "envs": envs})}
+
+
+def code_body(
+    code: str, language: str | None, context: CodeContext | None, timeout: timedelta | None
+) -> dict[str, Any]:
+    """Return the body that runs code in a context, or in the default one of a language."""
+    if not code.strip():
+        raise InvalidArgumentException("code must not be blank")
+    if context is None:
+        context = CodeContext(language=language or SupportedLanguage.PYTHON)
+    elif language is not None and language != context.language:
+        raise InvalidArgumentException(
+            f"the context is of {context.language}, not {language}; leave the language out"
+        )
+    where = context.model_dump(exclude_none=True)
+    return {"code": code, "context": where, **_present({"timeout": milliseconds(timeout)})}
 
 
 def _present(fields: dict[str, Any]) -> dict[str, Any]:

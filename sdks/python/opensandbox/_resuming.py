@@ -117,17 +117,16 @@ class Bytes:
 class Once:
     """A run of which nothing is kept: a stream that is lost is lost."""
 
+    def __init__(self, advice: str = "it may go on; look before running it again") -> None:
+        """Say how somebody can go on by hand."""
+        self.advice = advice
+
     def accept(self, event: Event) -> bool:  # noqa: ARG002
         """Take any event."""
         return True
 
     def next_ask(self) -> None:
         """There is nothing to ask for."""
-
-    @property
-    def advice(self) -> str:
-        """Say how somebody can go on by hand."""
-        return "it may go on; look before running it again"
 
 
 def output_path(execution_id: str) -> str:

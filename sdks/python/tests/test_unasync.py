@@ -20,10 +20,9 @@ def check(root: Path) -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """Return a copy of what the script works on."""
-    for tree in ("opensandbox", "tests"):
-        source = ROOT / "sdks" / "python" / tree
+    for tree in ("sdks", "tests/interpreter"):
         ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(source, tmp_path / "sdks" / "python" / tree, ignore=ignored)
+        shutil.copytree(ROOT / tree, tmp_path / tree, ignore=ignored)
     (tmp_path / "scripts").mkdir()
     shutil.copy(ROOT / "scripts" / "unasync.py", tmp_path / "scripts")
     return tmp_path

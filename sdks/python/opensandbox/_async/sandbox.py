@@ -55,6 +55,7 @@ from .readiness import (
 from .transport import Remote, Transport
 
 if TYPE_CHECKING:
+    from .codes import Codes
     from .terminals import Terminals
     from .tunnels import Tunnel
 
@@ -252,6 +253,13 @@ class Sandbox:
     def commands(self) -> Commands:
         """Its commands."""
         return self._commands
+
+    @property
+    def codes(self) -> "Codes":
+        """Code in interpreters that stay."""
+        from .codes import Codes
+
+        return Codes(self._execd)
 
     @property
     def metrics(self) -> Metrics:

@@ -56,6 +56,7 @@ from .readiness import (
 from .transport import Remote, Transport
 
 if TYPE_CHECKING:
+    from .codes import Codes
     from .terminals import Terminals
     from .tunnels import Tunnel
 
@@ -253,6 +254,13 @@ class SandboxSync:
     def commands(self) -> Commands:
         """Its commands."""
         return self._commands
+
+    @property
+    def codes(self) -> "Codes":
+        """Code in interpreters that stay."""
+        from .codes import Codes
+
+        return Codes(self._execd)
 
     @property
     def metrics(self) -> Metrics:

@@ -1,6 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The wire types of OpenSandbox, declared once; server, CLI and MCP import them from here."""
 
+from opensandbox.models.charts import (
+    Chart,
+    ChartAxes,
+    ChartSeries,
+)
+from opensandbox.models.code import (
+    CodeContext,
+    SupportedLanguage,
+)
 from opensandbox.models.diagnostics import (
     DiagnosticContent,
 )
@@ -20,7 +29,6 @@ from opensandbox.models.execd import (
     ExecutionHandlers,
     ExecutionInit,
     ExecutionLogs,
-    ExecutionResult,
     OutputMessage,
     RunCommandOpts,
 )
@@ -54,6 +62,9 @@ from opensandbox.models.isolated import (
     IsolatedSessionState,
     IsolatedSessionSummary,
     IsolatedWorkspaceSpec,
+)
+from opensandbox.models.results import (
+    ExecutionResult,
 )
 from opensandbox.models.sandboxes import (
     OSSFS,
@@ -126,7 +137,11 @@ __all__ = [
     "OSSFS",
     "PVC",
     "BindMount",
+    "Chart",
+    "ChartAxes",
+    "ChartSeries",
     "ClientMetricsEvent",
+    "CodeContext",
     "CommandLogs",
     "CommandReplay",
     "CommandStatus",
@@ -217,6 +232,7 @@ __all__ = [
     "SnapshotInfo",
     "SnapshotStatus",
     "StrictWireModel",
+    "SupportedLanguage",
     "TemplateFilter",
     "TemplateInfo",
     "TemplatePhase",

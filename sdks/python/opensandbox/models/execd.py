@@ -7,6 +7,8 @@ from typing import Self
 
 from pydantic import BaseModel, Field, model_validator
 
+from opensandbox.models.results import ExecutionResult as ExecutionResult
+
 
 class OutputMessage(BaseModel):
     """One piece of output, a line of a command."""
@@ -16,14 +18,6 @@ class OutputMessage(BaseModel):
     is_error: bool = False
     raw: bytes | None = Field(default=None, exclude=True, repr=False)
     """The exact bytes, line ends included; only a replay has them."""
-
-
-class ExecutionResult(BaseModel):
-    """The value of an expression; other representations than text by their media type."""
-
-    text: str | None = None
-    timestamp: int
-    extra_properties: dict[str, str] = Field(default_factory=dict)
 
 
 class ExecutionError(BaseModel):

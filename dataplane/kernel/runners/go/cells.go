@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"plugin"
+	"reflect"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Failure is how a cell ended that did not succeed.
+type Failure struct {
+	Name      string   `json:"ename"`
+	Value     string   `json:"evalue"`
+	Traceback []string `json:"traceback"`
+}
+
+// interruptPatience is how long interrupted code has to get to the next round of a loop. Code that
+// waits for something is left waiting.
+const interruptPatience = 200 * time.Millisecond
+
+// cells is all that earlier cells have left.
+type cells struct {
+	dir   string // of a module of its own
+	wire  *wire
+	count int
+	known *known
+	vars  map[string]any // pointers, by name
+	stop  atomic.Bool    // read by loops of the code
+
+	mu          sync.Mutex
+	interrupted chan struct{} // closed by interrupt; nil: nothing runs
+}
+
+func newCells(dir string, w *wire) *cells {
+	return &cells{dir: dir, wire: w, known: newKnown(), vars: map[string]any{}}
+}
+
+// interrupt ends the cell that runs.
+func (c *cells) interrupt() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.interrupted != nil {
+		c.stop.Store(true)
+		close(c.interrupted)
+		c.interrupted = nil
+	}
+}
+
+// run builds a cell, loads it and runs it.
+func (c *cells) run(code string) *Failure {
+	c.stop.Store(false)
+	interrupted := make(chan struct{})
+	c.mu.Lock()
+	c.interrupted = interrupted
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		c.interrupted = nil
+		c.mu.Unlock()
+	}()
+	number := c.count
+	c.count++
+	parts, err := split(code, fmt.Sprintf("cell-%d", number))
+	if err != nil {
+		return &Failure{Name: "SyntaxError", Value: err.Error(), Traceback: strings.Split(err.Error(), "\n")}
+	}
+	loaded, failure := c.load(parts, number)
+	if failure != nil {
+		return failure
+	}
+	c.known.add(parts)
+	return c.execute(loaded, number, interrupted)
+}
+
+// load builds the plugin. An expression that has no value is a statement.
+func (c *cells) load(parts *parts, number int) (*plugin.Plugin, *Failure) {
+	name := fmt.Sprintf("c%d", number)
+	home := filepath.Join(c.dir, name)
+	if err := os.MkdirAll(home, 0o755); err != nil {
+		return nil, &Failure{Name: "BuildError", Value: err.Error(), Traceback: []string{}}
+	}
+	defer os.RemoveAll(home)
+	for {
+		source, err := c.known.program(parts, c.vars)
+		if err != nil {
+			return nil, &Failure{Name: "SyntaxError", Value: err.Error(), Traceback: strings.Split(err.Error(), "\n")}
+		}
+		if err := os.WriteFile(filepath.Join(home, "cell.go"), []byte(source), 0o644); err != nil {
+			return nil, &Failure{Name: "BuildError", Value: err.Error(), Traceback: []string{}}
+		}
+		object := filepath.Join(home, name+".so")
+		build := exec.Command("go", "build", "-buildmode=plugin", "-ldflags=-s -w", "-o", object, "./"+name)
+		build.Dir = c.dir
+		said, err := build.CombinedOutput()
+		if err == nil {
+			loaded, err := plugin.Open(object)
+			if err != nil {
+				return nil, &Failure{Name: "BuildError", Value: err.Error(), Traceback: []string{}}
+			}
+			return loaded, nil
+		}
+		if parts.hasValue && strings.Contains(string(said), "(no value) used as value") {
+			parts.hasValue = false
+			continue
+		}
+		return nil, buildFailure(string(said))
+	}
+}
+
+// buildFailure is what the compiler says, without what it says of our own directory.
+func buildFailure(said string) *Failure {
+	lines := []string{}
+	for _, line := range strings.Split(strings.TrimSpace(said), "\n") {
+		if !strings.HasPrefix(line, "#") {
+			lines = append(lines, line[max(0, strings.Index(line, "cell-")):])
+		}
+	}
+	return &Failure{Name: "CompilationError", Value: lines[0], Traceback: lines}
+}
+
+// execute runs a loaded cell in a goroutine of its own, so that one that never ends can be left.
+func (c *cells) execute(loaded *plugin.Plugin, number int, interrupted <-chan struct{}) *Failure {
+	made := map[string]any{}
+	*symbol[map[string]any](loaded, "K__Vars") = c.vars
+	*symbol[map[string]any](loaded, "K__Made") = made
+	*symbol[*atomic.Bool](loaded, "K__Stop") = &c.stop
+	*symbol[func(...any)](loaded, "K__Show") = func(values ...any) { c.showValue(number, values) }
+	*symbol[func(map[string]any)](loaded, "K__Display") = func(forms map[string]any) { c.wire.show(forms, 0) }
+	ended := make(chan *Failure, 1)
+	go runCell(*symbol[func()](loaded, "K__Cell"), ended)
+	var failure *Failure
+	select {
+	case failure = <-ended:
+	case <-interrupted:
+		select {
+		case <-ended:
+		case <-time.After(interruptPatience):
+		}
+		failure = &Failure{Name: "KeyboardInterrupt", Traceback: []string{}}
+	}
+	for name, pointer := range made {
+		c.vars[name] = pointer
+	}
+	return failure
+}
+
+// symbol finds something that every cell has, because program wrote it.
+func symbol[T any](loaded *plugin.Plugin, name string) *T {
+	found, err := loaded.Lookup(name)
+	if err != nil {
+		panic(err)
+	}
+	return found.(*T)
+}
+
+// runCell runs a cell and tells its end also when it panics or its goroutine is ended.
+func runCell(cell func(), ended chan<- *Failure) {
+	var failure *Failure
+	defer func() {
+		if thrown := recover(); thrown != nil {
+			failure = &Failure{Name: "panic", Value: fmt.Sprint(thrown), Traceback: trace(thrown)}
+			if problem, ok := thrown.(runtime.Error); ok {
+				failure.Name, failure.Value = "runtime error", strings.TrimPrefix(problem.Error(), "runtime error: ")
+			}
+		}
+		ended <- failure
+	}()
+	cell()
+}
+
+// trace is where a panic came from, as far as it is the user's code.
+func trace(thrown any) []string {
+	lines := []string{fmt.Sprintf("panic: %v", thrown)}
+	stack := strings.Split(string(debug.Stack()), "\n")
+	for _, line := range stack {
+		if at := strings.Index(line, "cell-"); at >= 0 {
+			lines = append(lines, "    at "+strings.Fields(line[at:])[0])
+		}
+	}
+	return lines
+}
+
+// showValue says the value of the last expression; what returns several values or none is a statement.
+func (c *cells) showValue(number int, values []any) {
+	if len(values) != 1 {
+		return
+	}
+	text := fmt.Sprintf("%+v", values[0])
+	if reflect.ValueOf(values[0]).Kind() == reflect.String {
+		if _, isError := values[0].(error); !isError {
+			text = fmt.Sprintf("%q", values[0])
+		}
+	}
+	c.wire.show(map[string]any{"text/plain": text}, number)
+}

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One context: takes its place in the world, then runs cells until the daemon has gone.
+
+Cells run on one event loop that never stops, so that tasks of one cell go on after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import socket
+import sys
+from types import FrameType
+from typing import Any, NoReturn
+
+from . import nesting
+from .shell import INLINE, Shell
+from .wire import Wire, flush_output
+
+READ_SIZE = 1 << 16
+
+
+def live(
+    shell: Shell, connection: int, acknowledgements: int, stdout: int, stderr: int
+) -> NoReturn:
+    """Be the context behind these descriptors. Never returns."""
+    os.dup2(stdout, 1)
+    os.dup2(stderr, 2)
+    os.close(stdout)
+    os.close(stderr)
+    with socket.socket(fileno=connection) as daemon:
+        shell.wire = Wire(daemon, acknowledgements)
+        shell.wire.say(type="ready", pid=os.getpid())
+        daemon.setblocking(True)
+        orders = Orders(daemon)
+        _settle(orders.wait())
+        _Cells(shell, orders).serve()
+    os._exit(0)
+
+
+def _settle(order: dict[str, Any]) -> None:
+    """Take over directory, environment and a seed of its own."""
+    os.environ.clear()
+    os.environ.update(order.get("env", {}))
+    os.environ.setdefault("MPLBACKEND", INLINE)
+    if order.get("dir"):
+        os.chdir(order["dir"])
+    sys.path.insert(0, "")
+    sys.argv = [""]
+    random.seed()
+    if "numpy.random" in sys.modules:
+        sys.modules["numpy.random"].seed()
+
+
+class Orders:
+    """What the daemon tells this context, line by line."""
+
+    def __init__(self, daemon: socket.socket) -> None:
+        self._daemon = daemon
+        self._rest = bytearray()
+
+    def wait(self) -> dict[str, Any]:
+        """Wait for an order, with nothing else going on."""
+        while b"\n" not in self._rest:
+            piece = self._daemon.recv(READ_SIZE)
+            if not piece:
+                os._exit(0)
+            self._rest += piece
+        return self._take()
+
+    async def next(self) -> dict[str, Any]:
+        """Wait for an order while tasks go on."""
+        loop = asyncio.get_running_loop()
+        self._daemon.setblocking(False)
+        try:
+            while b"\n" not in self._rest:
+                piece = await loop.sock_recv(self._daemon, READ_SIZE)
+                if not piece:
+                    os._exit(0)
+                self._rest += piece
+        finally:
+            self._daemon.setblocking(True)
+        return self._take()
+
+    def _take(self) -> dict[str, Any]:
+        line, _, rest = bytes(self._rest).partition(b"\n")
+        self._rest = bytearray(rest)
+        order: dict[str, Any] = json.loads(line)
+        return order
+
+
+class _Cells:
+    """Runs cells one after another."""
+
+    def __init__(self, shell: Shell, orders: Orders) -> None:
+        self._shell = shell
+        self._orders = orders
+        self._loop = asyncio.new_event_loop()
+        self._serving: asyncio.Task[None] | None = None
+        self._cell: asyncio.Task[Any] | None = None
+        """What an interrupt means; None between two cells."""
+        self._is_interrupted = False
+
+    def serve(self) -> NoReturn:
+        """Run the loop for ever; an interrupt that hits a task in the background ends only that."""
+        asyncio.set_event_loop(self._loop)
+        nesting.allow()
+        signal.signal(signal.SIGINT, self._interrupted)
+        self._serving = self._loop.create_task(self._serve())
+        while not self._serving.done():
+            try:
+                self._loop.run_until_complete(self._serving)
+            except KeyboardInterrupt:
+                continue
+            except SystemExit:
+                continue
+        os._exit(1)
+
+    async def _serve(self) -> None:
+        while True:
+            order = await self._orders.next()
+            os.environ.update(order.get("env", {}))
+            failure = await self._run(order["code"])
+            if not self._shell.wire.is_ours:  # a process that the cell forked came back to here
+                flush_output()
+                os._exit(0)
+            flush_output()
+            self._shell.wire.say(type="done", **({"error": failure} if failure else {}))
+
+    async def _run(self, code: str) -> dict[str, Any] | None:
+        self._shell.failure = None
+        self._is_interrupted = False
+        self._cell = self._loop.create_task(self._run_cell(code))
+        try:
+            await asyncio.wait([self._cell])
+            failure = self._shell.failure or _failure(self._cell)
+            if failure and failure["ename"] == "CancelledError" and self._is_interrupted:
+                return {**failure, "ename": "KeyboardInterrupt"}
+            return failure
+        finally:
+            self._cell = None
+
+    async def _run_cell(self, code: str) -> None:
+        shell = self._shell
+        shell.cell_count = shell.execution_count
+        try:
+            transformed = shell.transform_cell(code)
+            problem = None
+        except Exception:  # noqa: BLE001 - IPython tells it as it does every error
+            transformed, problem = code, sys.exc_info()
+        result = await shell.run_cell_async(
+            code, store_history=True, transformed_cell=transformed, preprocessing_exc_tuple=problem
+        )
+        shell.events.trigger("post_execute")
+        shell.events.trigger("post_run_cell", result)
+
+    def _interrupted(self, number: int, frame: FrameType | None) -> None:
+        """Stop the cell: where it computes with an exception, where it awaits by cancelling it."""
+        __tracebackhide__ = True
+        if self._cell is None:
+            return
+        self._is_interrupted = True
+        is_ours = asyncio.current_task(self._loop) is self._serving
+        if nesting.is_in_callback(frame) and not is_ours:
+            raise KeyboardInterrupt
+        self._loop.call_soon_threadsafe(self._cell.cancel)
+
+
+def _failure(cell: asyncio.Task[Any]) -> dict[str, Any] | None:
+    """Tell how a cell ended that IPython did not tell of: it was cancelled, or broke IPython."""
+    if cell.cancelled():
+        return {"ename": "CancelledError", "evalue": "", "traceback": []}
+    error = cell.exception()
+    if error is None:
+        return None
+    return {"ename": type(error).__name__, "evalue": str(error), "traceback": []}

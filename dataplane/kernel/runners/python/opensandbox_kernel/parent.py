@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parent: imports and warms everything once, then forks a context whenever the daemon asks.
+
+It never runs a user's code, has one thread and no event loop, so that a fork of it is whole.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import signal
+import socket
+import sys
+
+from . import context, shell
+
+PRELOADED = "OPENSANDBOX_PYTHON_PRELOAD"
+"""Names modules to import here, once for all contexts, with commas between them."""
+
+
+def serve(control: int) -> None:
+    """Warm up, say so, and fork for each request until the daemon has gone."""
+    warmed = shell.warmed()
+    _preload(warmed)
+    gc.collect()
+    gc.freeze()  # what is collected in a context is not copied for it
+    with socket.socket(fileno=control) as daemon:
+        daemon.sendall(b"r")
+        while True:
+            asked, descriptors, _, _ = socket.recv_fds(daemon, 1, 4)
+            if not asked:
+                return
+            if _is_forked():
+                daemon.close()
+                context.live(warmed, *descriptors)
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+
+def _preload(warmed: shell.Shell) -> None:
+    for name in filter(None, os.environ.get(PRELOADED, "").split(",")):
+        try:
+            importlib.import_module(name.strip())
+        except Exception as error:  # noqa: BLE001 - a broken library must not cost the language
+            os.write(2, f"{PRELOADED}: {name}: {error}\n".encode())
+    if "matplotlib" in sys.modules:  # otherwise its backend does this when it is imported
+        warmed.enable_matplotlib("inline")
+
+
+def _is_forked() -> bool:
+    """Fork twice, so that the context becomes a child of the daemon; say whether this is it."""
+    answer_read, answer_write = os.pipe()
+    try:
+        between = os.fork()
+    except OSError:
+        between = -1
+    if between == 0:
+        try:
+            grandchild = os.fork()
+        except OSError:
+            os.write(answer_write, b"n")
+            os._exit(1)
+        if grandchild != 0:
+            os.write(answer_write, b"o")
+            os._exit(0)
+        os.close(answer_read)
+        os.close(answer_write)
+        os.setsid()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        return True
+    os.close(answer_write)
+    answer = b"n" if between < 0 else os.read(answer_read, 1) or b"n"
+    os.close(answer_read)
+    if between > 0:
+        os.waitpid(between, 0)
+    os.write(3, answer)
+    return False

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The published interpreter client, unmodified, runs the same cells in every language."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.daemon import Daemon
+from tests.published import lifecycle
+from tests.published.environment import published_python
+
+CELLS = Path(__file__).resolve().parent / "published_cells.py"
+FAILURES = {
+    "python": "NameError",
+    "bash": "CommandExecError",
+    "javascript": "ReferenceError",
+    "typescript": "ReferenceError",
+    "java": "CompilationError",
+    "go": "CompilationError",
+}
+
+
+@pytest.mark.parametrize("language", FAILURES)
+def test_the_published_client_runs_cells(daemon: Daemon, language: str) -> None:
+    with lifecycle.serving(daemon.url[7:]) as domain:
+        finished = subprocess.run(
+            [str(published_python()), str(CELLS), domain, language],
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+    assert finished.returncode == 0, finished.stderr
+    told = [json.loads(line) for line in finished.stdout.splitlines()]
+    assert [one["error"] for one in told] == [None, None, None, FAILURES[language]]
+    assert [one["is_complete"] for one in told] == [True, True, True, False]
+    assert told[2]["out"] == "grüße\n"
+    if language == "bash":
+        assert told[1]["out"] == "42\n"
+    else:
+        assert told[1]["result"] == ["42"]
+        assert told[2]["result"] == ["20"]

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where code runs: in sandboxes of the real server, and in a daemon that has every language."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.code.cells import KIND
+from tests.code.interpreters import surroundings
+from tests.daemon import run_daemon
+from tests.e2e.server import Server, make_home, obstacle, start_server
+from tests.published import lifecycle
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Run async tests on asyncio, the loop the client is made for."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """A server with the embedded runtime, whose image host has Python and bash."""
+    if reason := obstacle("oci"):
+        pytest.skip(reason)
+    with make_home() as home:
+        started = start_server("oci", home)
+        try:
+            yield started
+            started.terminate()
+            assert started.wait_until_nothing_is_left() == 0
+        finally:
+            started.sweep()
+
+
+@pytest.fixture(scope="session")
+def polyglot() -> Iterator[str]:
+    """The address of a lifecycle stand-in whose one sandbox has six languages and libraries."""
+    with (
+        run_daemon(KIND, environment=surroundings()) as daemon,
+        lifecycle.serving(daemon.url.removeprefix("http://")) as domain,
+    ):
+        yield domain
