@@ -84,6 +84,8 @@ class Sandbox:
         self._health_check = health_check
         self._endpoints = EndpointCache(transport.config)
         self._origin: str = SandboxOrigin.UNKNOWN
+        self._starts_interpreters = False
+        """Its execd is known to run code as soon as it answers, without a server beside it."""
 
     @classmethod
     async def create(
@@ -410,6 +412,7 @@ class Sandbox:
             raise
         try:
             sandbox._remember_endpoints(created)
+            sandbox._starts_interpreters = created.endpoints is not None  # only our servers say it
             if wish.template_id is not None:
                 sandbox._origin = SandboxOrigin.TEMPLATE
             await sandbox._open(ready_timeout, polling_interval, skip_health_check)

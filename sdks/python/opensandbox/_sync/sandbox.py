@@ -85,6 +85,8 @@ class SandboxSync:
         self._health_check = health_check
         self._endpoints = EndpointCache(transport.config)
         self._origin: str = SandboxOrigin.UNKNOWN
+        self._starts_interpreters = False
+        """Its execd is known to run code as soon as it answers, without a server beside it."""
 
     @classmethod
     def create(
@@ -411,6 +413,7 @@ class SandboxSync:
             raise
         try:
             sandbox._remember_endpoints(created)
+            sandbox._starts_interpreters = created.endpoints is not None  # only our servers say it
             if wish.template_id is not None:
                 sandbox._origin = SandboxOrigin.TEMPLATE
             sandbox._open(ready_timeout, polling_interval, skip_health_check)
