@@ -96,7 +96,7 @@ def _compile(program: Path, package: str, what: str) -> None:
     said: list[str] = []
     started = shown = time.monotonic()
     with subprocess.Popen(
-        command, cwd=SOURCE, env=_environment(), stderr=subprocess.PIPE, text=True
+        command, cwd=SOURCE, env=environment(), stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stderr
         for line in process.stderr:
@@ -115,7 +115,7 @@ def _go(*arguments: str) -> str:
         done = subprocess.run(
             ["go", *arguments],
             cwd=SOURCE,
-            env=_environment(),
+            env=environment(),
             capture_output=True,
             text=True,
             check=False,
@@ -127,7 +127,8 @@ def _go(*arguments: str) -> str:
     return done.stdout
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
+    """Return what Go is called with."""
     path = f"{CACHE / 'tools/bin'}:{os.environ['PATH']}"
     return os.environ | {"PATH": path, "GOTOOLCHAIN": "local", "CGO_ENABLED": "0"}
 
