@@ -136,8 +136,6 @@ def _service(network: Network) -> dict[str, Any]:
         "spec": {
             "clusterIP": network.dns,
             "selector": _LABELS,
-            "ports": [
-                {"name": f"dns-{p.lower()}", "port": 53, "protocol": p} for p in _PROTOCOLS
-            ],
+            "ports": [{"name": f"dns-{p.lower()}", "port": 53, "protocol": p} for p in _PROTOCOLS],
         },
     }

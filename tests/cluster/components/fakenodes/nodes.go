@@ -47,15 +47,15 @@ func Run(ctx context.Context, client kubernetes.Interface, config Config, ready 
 		return ended(ctx, err)
 	}
 	ready()
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return keepLeases(ctx, client, config) })
-	group.Go(func() error { return keepPods(ctx, client, config.Addresses) })
+	group, together := errgroup.WithContext(ctx)
+	group.Go(func() error { return keepLeases(together, client, config) })
+	group.Go(func() error { return keepPods(together, client, config.Addresses) })
 	return ended(ctx, group.Wait())
 }
 
 // ended drops the failures of calls that were cut off because the context ended.
 func ended(ctx context.Context, err error) error {
-	if context.Cause(ctx) == context.Canceled {
+	if ctx.Err() != nil {
 		return nil
 	}
 	return err
