@@ -19,6 +19,7 @@ from pathlib import Path
 from tests.cluster.component import ClusterError
 
 SOURCE = Path(__file__).parent / "components"
+DNS_SOURCE = Path(__file__).parent / "coredns"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "opensandbox"
 TAGS = "grpcnotrace"
 _PROGRESS_SECONDS = 15.0
@@ -64,9 +65,11 @@ def build() -> Binary:
 
 def _fingerprint() -> str:
     digest = hashlib.sha256(f"{_go('version')} {_flags()}".encode())
-    for file in sorted(SOURCE.rglob("*")):
-        if file.suffix == ".go" or file.name in {"go.mod", "go.sum"}:
-            digest.update(f"{file.relative_to(SOURCE)}\0".encode() + file.read_bytes())
+    for source in (SOURCE, DNS_SOURCE):
+        for file in sorted(source.rglob("*")):
+            is_built = file.suffix == ".go" and not file.name.endswith("_test.go")
+            if is_built or file.name in {"go.mod", "go.sum"}:
+                digest.update(f"{file.relative_to(SOURCE.parent)}\0".encode() + file.read_bytes())
     return digest.hexdigest()[:16]
 
 
@@ -83,20 +86,21 @@ def _build_into(directory: Path) -> None:
     with tempfile.TemporaryDirectory(dir=CACHE, prefix=".cluster-") as scratch:
         place = Path(scratch) / "built"
         place.mkdir()
-        _compile(place / "pause", "./pause", "the pause program")
-        _compile(place / "kube", ".", f"Kubernetes {kubernetes_version()} (once; takes minutes)")
+        print(f"build: Kubernetes {kubernetes_version()}, once; takes minutes", flush=True)
+        _compile(place / "pause", SOURCE, "./pause")
+        _compile(place / "coredns", DNS_SOURCE, ".")
+        _compile(place / "kube", SOURCE, ".")
         shutil.rmtree(directory, ignore_errors=True)
         place.rename(directory)
 
 
-def _compile(program: Path, package: str, what: str) -> None:
-    print(f"build: {what}", flush=True)
-    total = len(_go("list", "-deps", f"-tags={TAGS}", package).splitlines())
+def _compile(program: Path, source: Path, package: str) -> None:
+    total = len(_go("list", "-deps", f"-tags={TAGS}", package, source=source).splitlines())
     command = ["go", "build", "-v", *_flags(), "-o", str(program), package]
     said: list[str] = []
     started = shown = time.monotonic()
     with subprocess.Popen(
-        command, cwd=SOURCE, env=environment(), stderr=subprocess.PIPE, text=True
+        command, cwd=source, env=environment(), stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stderr
         for line in process.stderr:
@@ -104,17 +108,21 @@ def _compile(program: Path, package: str, what: str) -> None:
             now = time.monotonic()
             if now - shown >= _PROGRESS_SECONDS:
                 shown = now
-                print(f"build: {len(said)} of at most {total} packages, {now - started:.0f} s")
+                print(
+                    f"build: {program.name}, {len(said)} of at most {total} packages, "
+                    f"{now - started:.0f} s",
+                    flush=True,
+                )
     if process.returncode:
-        raise ClusterError(f"go build failed in {SOURCE}: {' | '.join(said[-5:])}")
+        raise ClusterError(f"go build failed in {source}: {' | '.join(said[-5:])}")
     print(f"build: {program.name} is built, {time.monotonic() - started:.0f} s", flush=True)
 
 
-def _go(*arguments: str) -> str:
+def _go(*arguments: str, source: Path = SOURCE) -> str:
     try:
         done = subprocess.run(
             ["go", *arguments],
-            cwd=SOURCE,
+            cwd=source,
             env=environment(),
             capture_output=True,
             text=True,

@@ -24,6 +24,8 @@ _WATCH = "--request-timeout=20s"
 _SETTLE_SECONDS = 30.0
 """Bounds how long a rule may take to reach the nodes."""
 
+_GET = "timeout 2 wget -qO-"
+
 Check = Callable[[Cluster, Kubectl], None]
 
 
@@ -87,13 +89,13 @@ def _pods_run(_: Cluster, kubectl: Kubectl) -> None:
 
 def _service_routes(_: Cluster, kubectl: Kubectl) -> None:
     address = kubectl("get", "service", "web", "--output=jsonpath={.spec.clusterIP}")
-    _eventually(kubectl, "client", f"wget -qO- -T 2 http://{address}", "hello")
+    _eventually(kubectl, "client", f"{_GET} http://{address}", "hello")
 
 
 def _names_resolve(_: Cluster, kubectl: Kubectl) -> None:
-    _eventually(kubectl, "client", "wget -qO- -T 2 http://web", "hello")
+    _eventually(kubectl, "client", f"{_GET} http://web", "hello")
     whole = f"http://web.{NAMESPACE}.svc.cluster.local"
-    _eventually(kubectl, "client", f"wget -qO- -T 2 {whole}", "hello")
+    _eventually(kubectl, "client", f"{_GET} {whole}", "hello")
 
 
 def _exec_and_logs_work(_: Cluster, kubectl: Kubectl) -> None:
@@ -141,7 +143,7 @@ def _resources_can_be_defined_and_watched(_: Cluster, kubectl: Kubectl) -> None:
 
 def _policies_are_enforced(_: Cluster, kubectl: Kubectl) -> None:
     address = kubectl("get", "pod", "web", "--output=jsonpath={.status.podIP}")
-    ask = f"wget -qO- -T 1 http://{address}"
+    ask = f"{_GET} http://{address}"
     policy: dict[str, Any] = {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
@@ -172,7 +174,7 @@ def _image_from_a_file(cluster: Cluster, kubectl: Kubectl) -> None:
 
 
 def _gvisor_runs_pods(_: Cluster, kubectl: Kubectl) -> None:
-    kubectl.apply(GVISOR_CLASS)
+    kubectl("get", "runtimeclass", "gvisor")
     if not has_gvisor():
         return
     kubectl.apply(pod("gvisor", "dmesg", runtimeClassName="gvisor", restartPolicy="Never"))
@@ -187,8 +189,8 @@ def _pods_reach_each_other_across_nodes(cluster: Cluster, kubectl: Kubectl) -> N
         name = f"on-{node.node.name}"
         kubectl.apply(pod(name, "sleep 100000", nodeName=node.node.name))
         kubectl.wait("condition=Ready", f"pod/{name}")
-        _eventually(kubectl, name, f"wget -qO- -T 2 http://{address}", "hello")
-        _eventually(kubectl, name, "wget -qO- -T 2 http://web", "hello")
+        _eventually(kubectl, name, f"{_GET} http://{address}", "hello")
+        _eventually(kubectl, name, f"{_GET} http://web", "hello")
 
 
 CHECKS: Mapping[str, Check] = {
@@ -203,13 +205,6 @@ CHECKS: Mapping[str, Check] = {
     "an image from a local tar file": _image_from_a_file,
     f"gVisor ({'runsc' if has_gvisor() else 'no runsc here: the class only'})": _gvisor_runs_pods,
     "every node reaches pods and Services": _pods_reach_each_other_across_nodes,
-}
-
-GVISOR_CLASS: Mapping[str, Any] = {
-    "apiVersion": "node.k8s.io/v1",
-    "kind": "RuntimeClass",
-    "metadata": {"name": "gvisor"},
-    "handler": "runsc",
 }
 
 _WIDGETS: Mapping[str, Any] = {

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cluster import mounts
+from tests.cluster import dns, mounts, policy
 from tests.cluster.binary import Binary, build, kubernetes_version
 from tests.cluster.cgroups import make_cgroup, remove_cgroup
 from tests.cluster.component import ClusterError
@@ -31,7 +31,7 @@ from tests.cluster.network import (
 )
 from tests.cluster.node import RunningNode
 from tests.cluster.progress import step
-from tests.cluster.worker import CNI_PLACES, worker
+from tests.cluster.worker import CNI_PLACES, GVISOR_CLASS, worker
 
 PROGRAMS = ("containerd", "containerd-shim-runc-v2", "ctr", "runc", "ip", "nft", "nsenter", "mount")
 _PLUGINS = ("ptp", "host-local", "portmap", "loopback")
@@ -238,6 +238,23 @@ def _start_programs(cluster: Cluster, identities: Identities) -> None:
                 node.start(component)
             for component in programs:
                 node.wait_until_ready(component)
+    _start_additions(cluster, identities)
+
+
+def _start_additions(cluster: Cluster, identities: Identities) -> None:
+    """What every cluster has that is no part of Kubernetes itself: names, policies, gVisor."""
+    layout = cluster.layout
+    cluster.kubectl.apply(
+        *policy.manifests(), *dns.manifests(layout.network, layout.binary.directory), GVISOR_CLASS
+    )
+    with step("network policies"):
+        for node in cluster.nodes:
+            enforcer = policy.policy_component(layout, identities, node.node)
+            node.start(enforcer)
+            node.wait_until_ready(enforcer)
+    with step("name server"):
+        inside = cluster.kubectl.within("kube-system")
+        inside("rollout", "status", "deployment/coredns", "--timeout=80s")
 
 
 def _load_first_images(cluster: Cluster) -> None:

@@ -15,17 +15,19 @@ _NAME = "coredns"
 _LABELS = {"k8s-app": "kube-dns"}
 _PROGRAMS = "/programs"
 _COREFILE = f"""\
-.:53 {{
+{DOMAIN} in-addr.arpa ip6.arpa {{
     errors
     health
     ready
     kubernetes {DOMAIN} in-addr.arpa ip6.arpa {{
         pods insecure
-        fallthrough in-addr.arpa ip6.arpa
         ttl 5
     }}
     cache 5
-    # Names outside the cluster do not exist: nothing is asked beyond this host.
+}}
+# Names outside the cluster do not exist: nothing is asked beyond this host.
+. {{
+    errors
     template ANY ANY {{
         rcode NXDOMAIN
     }}

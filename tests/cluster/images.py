@@ -18,6 +18,13 @@ from tests.cluster.component import ClusterError
 PAUSE = "localhost/pause:cluster"
 BUSYBOX = "localhost/busybox:cluster"
 SOCKET = "/run/containerd/containerd.sock"
+_ACCOUNTS = {
+    "etc/passwd": b"root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n",
+    "etc/group": b"root:x:0:\nnogroup:x:65534:\n",
+    "etc/nsswitch.conf": b"hosts: files dns\n",
+    "tmp/.keep": b"",
+}
+"""What busybox reads when it looks up a name; linked statically, it does not do without."""
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
@@ -53,7 +60,8 @@ def write_busybox(file: Path, name: str = BUSYBOX, **more: bytes) -> None:
         raise ClusterError("busybox is not installed; run scripts/setup cluster")
     listed = subprocess.run([program, "--list"], capture_output=True, text=True, check=True)
     links = {f"bin/{name}": "busybox" for name in listed.stdout.split() if name != "busybox"}
-    contents: dict[str, bytes | str] = {"bin/busybox": Path(program).read_bytes(), **links, **more}
+    program_file = {"bin/busybox": Path(program).read_bytes()}
+    contents: dict[str, bytes | str] = {**program_file, **links, **_ACCOUNTS, **more}
     write_image(file, name, contents, ["/bin/sh"])
 
 

@@ -84,7 +84,8 @@ def new_command(tmp_path: Path) -> Iterator[Callable[[], Command]]:
 
 def test_the_programs_pass_go_vet() -> None:
     words = ["go", "vet", "-trimpath", f"-tags={binary.TAGS}", "./..."]
-    subprocess.run(words, cwd=binary.SOURCE, env=binary.environment(), check=True)
+    for source in (binary.SOURCE, binary.DNS_SOURCE):
+        subprocess.run(words, cwd=source, env=binary.environment(), check=True)
 
 
 def test_a_cluster_of_two_nodes_lives_is_hurt_and_leaves_nothing(

@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from tests.cluster.component import Component
 from tests.cluster.images import PAUSE, SOCKET
@@ -16,6 +17,12 @@ from tests.cluster.layout import Identities, Layout, Node
 CNI_PLACES = (Path("/usr/lib/cni"), Path("/opt/cni/bin"))
 GVISOR = ("runsc", "containerd-shim-runsc-v1")
 """Programs a node needs for the RuntimeClass `gvisor`."""
+GVISOR_CLASS: Mapping[str, Any] = {
+    "apiVersion": "node.k8s.io/v1",
+    "kind": "RuntimeClass",
+    "metadata": {"name": "gvisor"},
+    "handler": "runsc",
+}
 _OVERLAY = "overlay"
 _CAP_SYS_RESOURCE = 24
 

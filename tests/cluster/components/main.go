@@ -21,6 +21,7 @@ var commands = map[string]func() int{
 	"etcd":               etcd,
 	"kubectl":            kubectl,
 	"kubelet":            kubelet,
+	"network-policy":     networkPolicy,
 	"proxy":              proxy,
 	"scheduler":          scheduler,
 }
