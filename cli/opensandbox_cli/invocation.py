@@ -86,10 +86,17 @@ def asynchronous(function: Command[P, T]) -> Callable[P, T]:
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
         import asyncio
+        import signal
+
+        import opensandbox.config  # noqa: F401  # takes long; Ctrl-C still ends us at once
 
         invocation = click.get_current_context().find_object(Invocation)
         assert invocation is not None, "main() makes one before any command runs"
-        return asyncio.run(_ended_by_signals(function(invocation, *args, **kwargs)))
+        before = signal.getsignal(signal.SIGINT)
+        try:
+            return asyncio.run(_ended_by_signals(function(invocation, *args, **kwargs)))
+        finally:
+            signal.signal(signal.SIGINT, before)  # the loop leaves Python's own behind
 
     return run
 

@@ -157,5 +157,5 @@ def test_help_does_not_wait_for_the_client(words: list[str]) -> None:
 def test_both_names_are_installed() -> None:
     from importlib.metadata import entry_points
 
-    ours = entry_points(group="console_scripts").select(module="opensandbox_cli.main")
+    ours = entry_points(group="console_scripts").select(module="opensandbox_cli.__main__")
     assert {one.name for one in ours} == {"osb", "opensandbox"}

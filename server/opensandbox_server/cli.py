@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from opensandbox_server._version import __version__
+from opensandbox_server.ctrl_c import unwinding_on_ctrl_c
 from opensandbox_server.errors import StartupError
 from opensandbox_server.settings import DEFAULT_PATH, Settings, find_config, load_settings
 from opensandbox_server.skeleton import EXAMPLES, write_config
@@ -143,7 +144,8 @@ def _serve(options: argparse.Namespace) -> int:
         raise StartupError("--reload is not supported: restart the server, sandboxes go on running")
     settings = _settings(options)
     set_up_logs(settings.log)
-    serve(settings, stops_sandboxes=options.stop_sandboxes)
+    with unwinding_on_ctrl_c():
+        serve(settings, stops_sandboxes=options.stop_sandboxes)
     return 0
 
 
@@ -157,7 +159,8 @@ def _init_config(options: argparse.Namespace) -> int:
 def _doctor(options: argparse.Namespace) -> int:
     from opensandbox_server.doctor import examine, report
 
-    findings = asyncio.run(examine(_settings(options)))
+    with unwinding_on_ctrl_c():
+        findings = asyncio.run(examine(_settings(options)))
     print(report(findings), end="")
     return 0 if all(finding.is_ok for finding in findings) else 1
 
@@ -176,7 +179,8 @@ def _images(options: argparse.Namespace) -> int:
         "remove": lambda: do.remove(store, options.name),
     }
     try:
-        print(asyncio.run(work[options.verb]()), end="")
+        with unwinding_on_ctrl_c():
+            print(asyncio.run(work[options.verb]()), end="")
     except (RuntimeFault, OSError) as fault:
         raise do.explain(fault) from fault
     return 0
