@@ -50,8 +50,8 @@ serve: setup-run build ## Run a server in the foreground until Ctrl-C: PORT, API
 	@exec env $(if $(API_KEY),OPENSANDBOX_SERVER_API_KEY='$(API_KEY)') .venv/bin/opensandbox-server \
 		--port $(PORT) --runtime $(RUNTIME) $(if $(DATA),--data-dir '$(DATA)')
 
-images: setup build ## Build every image there is a recipe for, and start a sandbox from each
-	@.venv/bin/python -m pytest -q tests/images/build.py
+images: setup build ## Build every image there is a recipe for, with Docker too, and use each for its purpose
+	@.venv/bin/python -m pytest -q tests/images/build.py tests/images/code_interpreter.py tests/images/docker.py
 
 clean: ## Remove what make has built; caches outside the clone stay
 	rm -rf build .venv uv.lock .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -33,10 +33,12 @@ async def pull(store: ImageStore, reference: str, login: tuple[str, str] | None)
 
 async def list_(store: ImageStore) -> str:
     """Show what is there, one image a line."""
-    lines = [f"{'NAME':<40} {'SIZE':>10}  MADE"]
+    lines = [f"{'NAME':<40} {'SIZE':>10}  {'MADE':<22}  DIGEST"]
     for image in await store.list():
         made = datetime.fromtimestamp(image.created, UTC).isoformat(" ", "minutes")
-        lines.append(f"{image.name:<40} {_size(image.size_bytes):>10}  {made}")
+        digest = image.digest.removeprefix("sha256:")[:12]
+        line = f"{image.name:<40} {_size(image.size_bytes):>10}  {made:<22}  {digest}"
+        lines.append(line.rstrip())
     return "\n".join(lines) + "\n"
 
 

@@ -58,7 +58,7 @@ def recipe_names() -> Sequence[str]:
 
 def recipes_directory() -> Path:
     """Find the recipes: in the wheel, else in the source tree."""
-    for place in (_PACKAGE / "sandboxes", _PACKAGE.parent.parent / "sandboxes"):
+    for place in (_PACKAGE / "recipes", _PACKAGE.parent.parent / "sandboxes"):
         if place.is_dir():
             return place
     raise BadRecipe("the recipes of images (sandboxes/) are not installed; install the server anew")
