@@ -12,17 +12,24 @@ import _json
 import _signal
 import os
 import sys
-from _sha1 import sha1
+from _frozen_importlib_external import PathFinder
+
+try:
+    from _sha1 import sha1  # quicker than hashlib, where there is one
+except ImportError:
+    from hashlib import sha1
 
 DAEMON, ACKNOWLEDGEMENTS = 3, 4
 MISSING_STATUS = 3
 HERE = __file__.rpartition("/")[0]
 READ_SIZE = 1 << 16
+MAX_CELLS = 100
+"""Bounds what IPython has to be told when it comes."""
 INLINE = "module://matplotlib_inline.backend_inline"
 
 
 def import_ours(name: str) -> object:
-    """Import a module of ours, which nobody else finds or sees a trace of."""
+    """Import a module of ours, where nobody else finds it, and leave no file behind."""
     is_written, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     sys.path.insert(0, HERE)
     try:
@@ -51,33 +58,42 @@ class Cell:
         return len(self.source), None, lines, self.name
 
 
-class Sources:
-    """Gives the cells' source to linecache when somebody imports it; it is slow to import."""
+class Imports:
+    """Lets code import as it could in IPython, which has imported much before a cell runs.
+
+    No file beside the code stands in for a module of the standard library, and linecache, which is
+    slow to import, knows the cells whoever imports it.
+    """
 
     def __init__(self) -> None:
         """Watch imports."""
+        self._path = [*sys.path]
         self._lines: dict[str, object] = {}
         sys.meta_path.insert(0, self)
 
-    def add(self, cell: Cell) -> None:
-        """Know one more cell."""
+    def remember(self, cell: Cell) -> None:
+        """Have one more cell for linecache."""
         self._lines[cell.name] = cell.lines
         if "linecache" in sys.modules:
             sys.modules["linecache"].cache[cell.name] = cell.lines
 
-    def find_spec(self, name: str, path: object, target: object = None) -> object:
-        """Find linecache as others would, and let it begin with what is known."""
-        if name != "linecache" or self not in sys.meta_path:
-            return None
+    def end(self) -> None:
+        """Leave imports alone."""
         sys.meta_path.remove(self)
-        spec = sys.meta_path[-1].find_spec(name)
-        plain_exec = spec.loader.exec_module
 
-        def exec_module(module: object) -> None:
-            plain_exec(module)
-            module.cache.update(self._lines)
+    def find_spec(self, name: str, path: object, target: object = None) -> object:
+        """Find a module of the standard library where it was before there was any code."""
+        if name not in sys.stdlib_module_names:
+            return None
+        spec = PathFinder.find_spec(name, self._path)
+        if spec is not None and name == "linecache":
+            plain_exec = spec.loader.exec_module
 
-        spec.loader.exec_module = exec_module
+            def exec_module(module: object) -> None:
+                plain_exec(module)
+                module.cache.update(self._lines)
+
+            spec.loader.exec_module = exec_module
         return spec
 
 
@@ -88,7 +104,7 @@ class First:
         """Begin with nothing in the namespace."""
         self.main = type(sys)("__main__")
         self.main.__builtins__ = sys.modules["builtins"]
-        self.own_names = frozenset(self.main.__dict__)
+        self.own_names = dict(self.main.__dict__)
         self.cells: list[Cell] = []
         """All that have run, the last perhaps without being told."""
         self.is_last_told = True
@@ -97,7 +113,7 @@ class First:
         self.path: list[str] = []
         self.environ: dict[str, str] = {}
         """With what this began, which code may have changed since."""
-        self._sources = Sources()
+        self.imports: Imports | None = None
         self._is_running = False
 
     def serve(self) -> None:
@@ -123,7 +139,7 @@ class First:
             os.chdir(order["dir"])
         for stream in (sys.stdout, sys.stderr):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
-        self.path, self.environ = [*sys.path], dict(os.environ)
+        self.path, self.environ, self.imports = [*sys.path], dict(os.environ), Imports()
         sys.path.insert(0, "")
         sys.argv = [""]
         sys.modules["__main__"] = self.main
@@ -143,9 +159,9 @@ class First:
             return True
         cell = Cell(code, len(self.cells) + 1)
         steps = plain.steps(cell.source, cell.name, self.main.__dict__)
-        if steps is None:
+        if steps is None or cell.count > MAX_CELLS:
             return False
-        self._sources.add(cell)
+        self.imports.remember(cell)
         self.cells.append(cell)
         self._run(cell, steps)
         shown = plain.text(cell.value)
@@ -170,6 +186,7 @@ class First:
             cell.error = error.with_traceback(error.__traceback__.tb_next)
 
     def _interrupted(self, number: int, frame: object) -> None:
+        __tracebackhide__ = True
         if self._is_running:
             raise KeyboardInterrupt
 
@@ -206,7 +223,8 @@ def become_ipython(first: First) -> None:
     """Go on as a context like any other, made in the surroundings that this one began with."""
     if first.is_last_told:  # then an interrupt is for a cell that has not begun
         _signal.pthread_sigmask(_signal.SIG_BLOCK, [_signal.SIGINT])
-    path, environ, here = sys.path, dict(os.environ), os.open(".", os.O_RDONLY)
+    first.imports.end()
+    path, environ, here = sys.path, dict(os.environ), os.open(".", os.O_PATH)
     sys.path = first.path
     _set_environ(first.environ)
     os.chdir("/")
@@ -236,6 +254,7 @@ if __name__ == "__main__":
     for descriptor in (DAEMON, ACKNOWLEDGEMENTS):
         os.set_inheritable(descriptor, False)
     plain = import_ours("plain")
+    del sys.modules["plain"]  # a name that code may want
     first = First()
     first.serve()
     become_ipython(first)

@@ -51,6 +51,7 @@ _ATOMS = frozenset({int, float, bool, str, bytes, type(None)})
 _CONTAINERS = frozenset({list, tuple, dict})
 _MAX_TEXT = 1_000
 _MAX_LINE = 70  # IPython breaks containers that do not fit into 79
+_MAX_DEPTH = 5  # a list may contain itself
 _MAX_NUMBER = 10**100
 
 
@@ -69,36 +70,44 @@ def steps(source: str, name: str, namespace: dict[str, object]) -> list[object] 
     """
     if not hasattr(sys, "stdlib_module_names") or _is_like_input_of_ipython(source):
         return None
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # whoever runs the cell tells its warnings
-        try:
-            body = compile(source, name, "exec", _PARSED, dont_inherit=True).body
-            is_plain = not _is_like_a_magic(source, body, namespace)
-            if is_plain and _Look(namespace).is_plain(body):
-                return [_compiled(one, name, is_last=one is body[-1]) for one in body]
-        except Exception:  # noqa: BLE001, S110 - whatever is wrong with it, IPython tells it
-            pass
-    return None
+    warned: list[object] = []
+    show, warnings._showwarnmsg = warnings._showwarnmsg, warned.append
+    try:
+        body = compile(source, name, "exec", _PARSED, dont_inherit=True).body
+        if _is_like_a_magic(source, body, namespace) or not _Look(namespace).is_plain(body):
+            return None
+        compiled = [_compiled(one, name, is_last=one is body[-1]) for one in body]
+    except Exception:  # noqa: BLE001 - whatever is wrong with it, IPython tells it
+        return None
+    finally:
+        warnings._showwarnmsg = show
+    return None if warned else compiled
 
 
 def text(value: object) -> str | None:
     """Return a value's text where it is surely what IPython shows and all it shows."""
     if type(value) in _CONTAINERS:
-        shown = repr(value) if _is_small(value, depth=3) else ""
+        shown = repr(value) if _is_small(value, depth=_MAX_DEPTH) else ""
         return shown if 0 < len(shown) <= _MAX_LINE else None
     return repr(value) if _is_small(value, depth=0) else None
 
 
 def _is_like_input_of_ipython(source: str) -> bool:
     """Say whether lines may begin with a prompt, or the last may ask for silence with ``;``."""
-    lines = source.rstrip().splitlines()
-    return ";" in lines[-1] or any(line.lstrip().startswith(_PROMPTS) for line in lines)
+    lines = source.splitlines()
+    for line in reversed(lines):
+        if ";" in line:
+            return True
+        if line.strip() and not line.lstrip().startswith("#"):
+            break
+    return any(line.lstrip().startswith(_PROMPTS) for line in lines)
 
 
 def _is_like_a_magic(line: str, body: list[_ast.stmt], namespace: dict[str, object]) -> bool:
     """Say whether a line begins with a name that nobody has, as ``pwd``: it may be a magic."""
     is_line = len(line.splitlines()) == 1  # only then IPython looks
-    if not is_line or not isinstance(body[0], (_ast.Expr, _ast.AnnAssign, _ast.AugAssign)):
+    kinds = (_ast.Expr, _ast.AnnAssign, _ast.AugAssign)
+    if not is_line or not body or not isinstance(body[0], kinds):
         return False
     word = line[: next((i for i, one in enumerate(line) if not (one + "_").isidentifier()), 0)]
     return word.isidentifier() and word not in namespace and not hasattr(builtins, word)

@@ -159,7 +159,8 @@ class Cells:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
         try:
             await asyncio.wait([self._cell])
-            failure = self._shell.failure or _failure(self._cell)
+            broken = _failure(self._cell)
+            failure = self._shell.failure or broken
             if failure and failure["ename"] == "CancelledError" and self._is_interrupted:
                 return {**failure, "ename": "KeyboardInterrupt"}
             return failure

@@ -28,7 +28,7 @@ for _module in ("IPython.core.oinspect", "asyncio", "pdb", "code", "random"):
     importlib.import_module(_module)  # what cells need sooner or later, once for all contexts
 
 _HIDDEN = "[... skipping hidden"  # IPython's word for frames of ours
-_OUR_FRAME = f"File {Path(__file__).parent}/"
+_OUR_FRAME = f"File {Path(__file__).parent.parent}/"
 PRELOADED = "OPENSANDBOX_PYTHON_PRELOAD"
 """Names modules to import before any cell runs, with commas between them."""
 INLINE = "module://matplotlib_inline.backend_inline"

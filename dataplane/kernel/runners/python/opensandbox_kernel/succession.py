@@ -16,7 +16,7 @@ class Predecessor(Protocol):
     """What has run until now."""
 
     main: ModuleType
-    own_names: frozenset[str]
+    own_names: dict[str, object]
     cells: list[RanWithoutShell]
     is_last_told: bool
     rest: bytes
@@ -25,7 +25,12 @@ class Predecessor(Protocol):
 def shell_of(first: Predecessor) -> Shell:
     """Make a shell that has the names of all cells until now."""
     namespace = first.main.__dict__
-    theirs = {name: value for name, value in namespace.items() if name not in first.own_names}
+    own = first.own_names
+    theirs = {
+        name: value
+        for name, value in namespace.items()
+        if name not in own or value is not own[name]
+    }
     for name in theirs:
         del namespace[name]  # warming up would meet them
     shell = warmed(first.main)
