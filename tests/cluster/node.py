@@ -26,6 +26,7 @@ READY_SECONDS = 120.0
 _END_SECONDS = 20.0
 _POLL_SECONDS = 0.1
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Programs for root may be where the PATH of an ordinary user does not look."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class RunningNode:
         done = subprocess.run(
             [sys.executable, "-m", "tests.cluster.supervisor", str(node.directory)],
             cwd=ROOT,
-            env={"PATH": _PATH, "HOME": "/root", "LANG": "C.UTF-8"},
+            env={"PATH": f"{os.environ['PATH']}:{_PATH}", "HOME": "/root", "LANG": "C.UTF-8"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
