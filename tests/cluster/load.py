@@ -34,7 +34,8 @@ PODS_PER_NODE = 250
 _SHARE = 500
 """Pods of one Deployment: a few large ones are what a cluster has."""
 _PAGE = 500
-_LISTS = 5
+_LISTS = 40
+"""Pages that are read for the figures of a list, at least."""
 _PROGRESS_SECONDS = 2.0
 _CALLS = {"create": ("POST", "resource"), "list": ("LIST", "namespace")}
 
@@ -138,21 +139,21 @@ def _measure(cluster: Cluster, pods: int) -> None:
         before = {name: read_latencies(client, **_labels(name)) for name in _CALLS}
         cluster.kubectl("create", "namespace", NAMESPACE)
         seen = _run_pods(cluster.kubectl, client, pods)
-        for _ in range(_LISTS):
+        for _ in range(-(-_LISTS * _PAGE // pods)):
             for _ in list_pods(client, NAMESPACE, _PAGE):
                 pass
         print(f"\n{pods} pods on fake nodes")
-        print(f"  {'created':<28} {seen.rate(seen.created):8.0f} pods/s")
-        print(f"  {'scheduled':<28} {seen.rate(seen.bound):8.0f} pods/s")
-        print(f"  {'running':<28} {seen.rate(seen.running):8.0f} pods/s")
+        print(f"  {'created':<32} {seen.rate(seen.created):8.0f} pods/s")
+        print(f"  {'scheduled':<32} {seen.rate(seen.bound):8.0f} pods/s")
+        print(f"  {'running':<32} {seen.rate(seen.running):8.0f} pods/s")
         for name in _CALLS:
             calls = read_latencies(client, **_labels(name)).since(before[name])
             fast, slow = (1000 * (calls.quantile(share) or 0) for share in (0.5, 0.99))
             what = f"API server, {name} pods"
-            print(f"  {what:<28} {fast:8.1f} ms p50 {slow:8.1f} ms p99 {calls.calls:7d} calls")
+            print(f"  {what:<32} {fast:8.1f} ms p50 {slow:8.1f} ms p99 {calls.calls:7d} calls")
     for node in cluster.nodes:
         for name, size in sorted(memory(node).items()):
-            print(f"  {f'{node.node.name} {name}':<28} {size / 2**20:8.0f} MiB")
+            print(f"  {f'{node.node.name} {name}':<32} {size / 2**20:8.0f} MiB")
     print()
 
 
