@@ -88,7 +88,16 @@ def settings() -> dict[str, str]:
 
 
 def _processes() -> list[int]:
-    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
+    """One that ended and waits to be noticed by the host's first process does not count."""
+    found = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
+    return [pid for pid in found if _state(pid) not in {"Z", "X", ""}]
+
+
+def _state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
 
 
 def _descendants(roots: set[int]) -> set[int]:
