@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.cluster.checks import run_checks
 from tests.cluster.cluster import Cluster, find_cluster, require_cluster, start, stop
 from tests.cluster.component import ClusterError
-from tests.cluster.load import load
+from tests.cluster.load import load, parse_size
 
 DIRECTORY = Path(__file__).resolve().parents[2] / "build/cluster"
 
@@ -84,7 +84,8 @@ def _check(options: argparse.Namespace) -> None:
 def _load(options: argparse.Namespace) -> None:
     # However it is ended, what it made is deleted first.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    load(require_cluster(options.directory), options.nodes, options.pods)
+    size = parse_size(options.nodes, options.pods)
+    load(require_cluster(options.directory), size)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import select
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -37,35 +38,59 @@ _PAGE = 500
 _LISTS = 40
 """Pages that are read for the figures of a list, at least."""
 _PROGRESS_SECONDS = 2.0
+_ENDINGS = (signal.SIGINT, signal.SIGTERM)
 _CALLS = {"create": ("POST", "resource"), "list": ("LIST", "namespace")}
 
 
-def load(cluster: Cluster, nodes: str, pods: str) -> None:
-    """Make the nodes and pods, print what was measured, and delete everything again."""
-    node_count = _count("NODES", nodes, MOST_NODES)
-    pod_count = _count("PODS", pods, MOST_PODS)
-    if pod_count > node_count * PODS_PER_NODE:
-        least = -(-pod_count // PODS_PER_NODE)
+@dataclass(frozen=True)
+class Size:
+    """How much is made."""
+
+    nodes: int
+    pods: int
+
+
+def parse_size(nodes: str, pods: str) -> Size:
+    """Return the size that the words of a command line say; what cannot be is an error."""
+    size = Size(_count("NODES", nodes, MOST_NODES), _count("PODS", pods, MOST_PODS))
+    if size.pods > size.nodes * PODS_PER_NODE:
+        least = -(-size.pods // PODS_PER_NODE)
         raise ClusterError(
-            f"{pod_count} pods do not fit on {node_count} nodes, {PODS_PER_NODE} on each; "
+            f"{size.pods} pods do not fit on {size.nodes} nodes, {PODS_PER_NODE} on each; "
             f"take NODES={least} or more"
         )
-    with (
-        _alone(cluster.layout.directory),
-        _swept(cluster.kubectl),
-        _fake_nodes(cluster, node_count),
-    ):
-        try:
-            _measure(cluster, pod_count)
-        finally:
-            with step("pods deleted"):
-                _delete_pods(cluster.kubectl, _limit(pod_count))
+    return size
 
 
 def _count(name: str, given: str, most: int) -> int:
     if not given.isascii() or not given.isdigit() or not 1 <= int(given) <= most:
-        raise ClusterError(f"{name}={given} is not a number from 1 to {most}")
+        raise ClusterError(f"{name} is {given!r}; choose 1 to {most}")
     return int(given)
+
+
+def load(cluster: Cluster, size: Size) -> None:
+    """Make the nodes and pods, print what was measured, and delete everything again."""
+    with (
+        _alone(cluster.layout.directory),
+        _swept(cluster.kubectl),
+        _fake_nodes(cluster, size.nodes),
+    ):
+        try:
+            _measure(cluster, size.pods)
+        finally:
+            with _undisturbed(), step("pods deleted"):
+                _delete_pods(cluster.kubectl, _limit(size.pods))
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Ignore Ctrl-C, which has been heard once or comes too late, while things are deleted."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in _ENDINGS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _limit(pods: int) -> int:
@@ -90,7 +115,7 @@ def _swept(kubectl: Kubectl) -> Iterator[None]:
     try:
         yield
     finally:
-        with step("nodes deleted"):
+        with _undisturbed(), step("nodes deleted"):
             _sweep(kubectl)
 
 
