@@ -68,10 +68,10 @@ cluster-image: setup-cluster ## Load an image into that cluster from a file: TAR
 	@.venv/bin/python -m tests.cluster load-image '$(TAR)'
 
 cluster-load: setup-cluster ## Fill that cluster with nodes and pods that only pretend: NODES, PODS
-	@.venv/bin/python -m tests.cluster load --nodes $(or $(NODES),100) --pods $(or $(PODS),1000)
+	@.venv/bin/python -m tests.cluster load --nodes='$(or $(NODES),100)' --pods='$(or $(PODS),1000)'
 
 cluster-test: setup-cluster ## Start clusters, try them out, break them, stop them, look what is left
-	@.venv/bin/python -m pytest -q -s tests/cluster/lifecycle.py
+	@.venv/bin/python -m pytest -q -s tests/cluster/lifecycle.py tests/cluster/workloads.py
 
 clean: ## Remove what make has built; caches outside the clone stay
 	rm -rf build .venv uv.lock .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 from tests.cluster.checks import run_checks
 from tests.cluster.cluster import Cluster, find_cluster, require_cluster, start, stop
 from tests.cluster.component import ClusterError
+from tests.cluster.load import load, parse_size
 
 DIRECTORY = Path(__file__).resolve().parents[2] / "build/cluster"
 
@@ -32,7 +34,10 @@ def _start(options: argparse.Namespace) -> None:
     began = time.monotonic()
     cluster = start(options.directory, options.nodes, options.block)
     if options.check:
-        run_checks(cluster)
+        try:
+            run_checks(cluster)
+        except ClusterError as error:
+            raise ClusterError(f"{error} (it still runs; make cluster-stop ends it)") from error
     took = time.monotonic() - began
     print(f"The cluster is ready ({took:.0f} s). Stop it with: make cluster-stop")
     print(f"export KUBECONFIG={cluster.layout.kubeconfig}")
@@ -79,6 +84,13 @@ def _check(options: argparse.Namespace) -> None:
     run_checks(require_cluster(options.directory))
 
 
+def _load(options: argparse.Namespace) -> None:
+    # However it is ended, what it made is deleted first.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    size = parse_size(options.nodes, options.pods)
+    load(require_cluster(options.directory), size)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.cluster", description=__doc__)
     wanted = os.environ.get("CLUSTER_DIR")
@@ -106,6 +118,10 @@ def _parser() -> argparse.ArgumentParser:
     image = verbs.add_parser("load-image", help="load an image from a tar file into every node")
     image.add_argument("tar", type=Path)
     image.set_defaults(verb=_load_image)
+    filled = verbs.add_parser("load", help="fill it with nodes and pods that only pretend")
+    filled.add_argument("--nodes", default="100", help="how many fake nodes (default: 100)")
+    filled.add_argument("--pods", default="1000", help="how many pods on them (default: 1000)")
+    filled.set_defaults(verb=_load)
     return parser
 
 

@@ -8,6 +8,7 @@ import json
 import re
 import ssl
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +34,7 @@ def connect(kubeconfig: Path) -> httpx.Client:
         for file, name in zip(pair, ("client-certificate-data", "client-key-data"), strict=True):
             file.touch(mode=0o600)
             file.write_bytes(base64.b64decode(user[name]))
-        context.load_cert_chain(*pair)
+        context.load_cert_chain(str(pair[0]), str(pair[1]))
     return httpx.Client(
         base_url=cluster["server"], verify=context, timeout=_CALL_SECONDS, trust_env=False
     )
@@ -44,7 +45,6 @@ class PodChange:
     """What a watch says about a pod."""
 
     name: str
-    is_deleted: bool
     is_bound: bool
     is_running: bool
 
@@ -52,8 +52,15 @@ class PodChange:
 def watch_pods(client: httpx.Client, namespace: str, seconds: int) -> Iterator[PodChange]:
     """Yield every change of a namespace's pods, first what is there; ends after the seconds.
 
-    Rows of a table are a tenth of the objects, and say enough.
+    The API server ends watches that it finds too slow: then what is there comes once more.
     """
+    deadline = time.monotonic() + seconds
+    while (left := int(deadline - time.monotonic())) > 0:
+        yield from _watch_once(client, namespace, left)
+
+
+def _watch_once(client: httpx.Client, namespace: str, seconds: int) -> Iterator[PodChange]:
+    """Rows of a table are a tenth of the objects, and say enough."""
     path = f"/api/v1/namespaces/{namespace}/pods"
     query: dict[str, str | int] = {
         "watch": "true",
@@ -72,7 +79,6 @@ def watch_pods(client: httpx.Client, namespace: str, seconds: int) -> Iterator[P
                 cells = dict(zip(columns, row["cells"], strict=True))
                 yield PodChange(
                     cells["Name"],
-                    is_deleted=event["type"] == "DELETED",
                     is_bound=cells["Node"] != "<none>",
                     is_running=cells["Status"] == "Running",
                 )

@@ -10,6 +10,8 @@ from tests.cluster.layout import API_PORT, Identities, Layout
 
 _ETCD_URL = "https://127.0.0.1:2379"
 _ETCD_PEER_URL = "https://127.0.0.1:2380"
+_UNHURRIED: Mapping[str, object] = {"kube-api-qps": 500, "kube-api-burst": 1000}
+"""Calls per second; the default of 20 is what a load test would measure."""
 
 
 def control_plane(layout: Layout, identities: Identities) -> list[Component]:
@@ -96,6 +98,7 @@ def _controller_manager(layout: Layout, identities: Identities) -> Component:
         "root-ca-file": identities.cluster.pair.certificate,
         "service-account-private-key-file": identities.tokens.key,
         "use-service-account-credentials": "true",
+        **_UNHURRIED,
         "leader-elect": "false",
     }
     return _component(
@@ -113,6 +116,7 @@ def _scheduler(layout: Layout, identities: Identities) -> Component:
         **_client(identities, "system:kube-scheduler"),
         "bind-address": address,
         "leader-elect": "false",
+        **_UNHURRIED,
     }
     return _component(
         layout, "kube-scheduler", "scheduler", options, f"https://{address}:10259/healthz"

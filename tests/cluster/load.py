@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import select
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -34,37 +35,62 @@ PODS_PER_NODE = 250
 _SHARE = 500
 """Pods of one Deployment: a few large ones are what a cluster has."""
 _PAGE = 500
-_LISTS = 5
+_LISTS = 40
+"""Pages that are read for the figures of a list, at least."""
 _PROGRESS_SECONDS = 2.0
+_ENDINGS = (signal.SIGINT, signal.SIGTERM)
 _CALLS = {"create": ("POST", "resource"), "list": ("LIST", "namespace")}
 
 
-def load(cluster: Cluster, nodes: str, pods: str) -> None:
-    """Make the nodes and pods, print what was measured, and delete everything again."""
-    node_count = _count("NODES", nodes, MOST_NODES)
-    pod_count = _count("PODS", pods, MOST_PODS)
-    if pod_count > node_count * PODS_PER_NODE:
-        least = -(-pod_count // PODS_PER_NODE)
+@dataclass(frozen=True)
+class Size:
+    """How much is made."""
+
+    nodes: int
+    pods: int
+
+
+def parse_size(nodes: str, pods: str) -> Size:
+    """Return the size that the words of a command line say; what cannot be is an error."""
+    size = Size(_count("NODES", nodes, MOST_NODES), _count("PODS", pods, MOST_PODS))
+    if size.pods > size.nodes * PODS_PER_NODE:
+        least = -(-size.pods // PODS_PER_NODE)
         raise ClusterError(
-            f"{pod_count} pods do not fit on {node_count} nodes, {PODS_PER_NODE} on each; "
+            f"{size.pods} pods do not fit on {size.nodes} nodes, {PODS_PER_NODE} on each; "
             f"take NODES={least} or more"
         )
-    with (
-        _alone(cluster.layout.directory),
-        _swept(cluster.kubectl),
-        _fake_nodes(cluster, node_count),
-    ):
-        try:
-            _measure(cluster, pod_count)
-        finally:
-            with step("pods deleted"):
-                _delete_pods(cluster.kubectl, _limit(pod_count))
+    return size
 
 
 def _count(name: str, given: str, most: int) -> int:
     if not given.isascii() or not given.isdigit() or not 1 <= int(given) <= most:
-        raise ClusterError(f"{name}={given} is not a number from 1 to {most}")
+        raise ClusterError(f"{name} is {given!r}; choose 1 to {most}")
     return int(given)
+
+
+def load(cluster: Cluster, size: Size) -> None:
+    """Make the nodes and pods, print what was measured, and delete everything again."""
+    with (
+        _alone(cluster.layout.directory),
+        _swept(cluster.kubectl),
+        _fake_nodes(cluster, size.nodes),
+    ):
+        try:
+            _measure(cluster, size.pods)
+        finally:
+            with _undisturbed(), step("pods deleted"):
+                _delete_pods(cluster.kubectl, _limit(size.pods))
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Ignore Ctrl-C, which has been heard once or comes too late, while things are deleted."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in _ENDINGS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _limit(pods: int) -> int:
@@ -89,7 +115,7 @@ def _swept(kubectl: Kubectl) -> Iterator[None]:
     try:
         yield
     finally:
-        with step("nodes deleted"):
+        with _undisturbed(), step("nodes deleted"):
             _sweep(kubectl)
 
 
@@ -138,21 +164,21 @@ def _measure(cluster: Cluster, pods: int) -> None:
         before = {name: read_latencies(client, **_labels(name)) for name in _CALLS}
         cluster.kubectl("create", "namespace", NAMESPACE)
         seen = _run_pods(cluster.kubectl, client, pods)
-        for _ in range(_LISTS):
+        for _ in range(-(-_LISTS * _PAGE // pods)):
             for _ in list_pods(client, NAMESPACE, _PAGE):
                 pass
         print(f"\n{pods} pods on fake nodes")
-        print(f"  {'created':<28} {seen.rate(seen.created):8.0f} pods/s")
-        print(f"  {'scheduled':<28} {seen.rate(seen.bound):8.0f} pods/s")
-        print(f"  {'running':<28} {seen.rate(seen.running):8.0f} pods/s")
+        print(f"  {'created':<32} {seen.rate(seen.created):8.0f} pods/s")
+        print(f"  {'scheduled':<32} {seen.rate(seen.bound):8.0f} pods/s")
+        print(f"  {'running':<32} {seen.rate(seen.running):8.0f} pods/s")
         for name in _CALLS:
             calls = read_latencies(client, **_labels(name)).since(before[name])
             fast, slow = (1000 * (calls.quantile(share) or 0) for share in (0.5, 0.99))
             what = f"API server, {name} pods"
-            print(f"  {what:<28} {fast:8.1f} ms p50 {slow:8.1f} ms p99 {calls.calls:7d} calls")
+            print(f"  {what:<32} {fast:8.1f} ms p50 {slow:8.1f} ms p99 {calls.calls:7d} calls")
     for node in cluster.nodes:
         for name, size in sorted(memory(node).items()):
-            print(f"  {f'{node.node.name} {name}':<28} {size / 2**20:8.0f} MiB")
+            print(f"  {f'{node.node.name} {name}':<32} {size / 2**20:8.0f} MiB")
     print()
 
 

@@ -19,6 +19,7 @@ var commands = map[string]func() int{
 	"apiserver":          apiserver,
 	"controller-manager": controllerManager,
 	"etcd":               etcd,
+	"fake-nodes":         fakeNodes,
 	"kubectl":            kubectl,
 	"kubelet":            kubelet,
 	"network-policy":     networkPolicy,

@@ -87,8 +87,12 @@ func join(ctx context.Context, client kubernetes.Interface, name string, pods in
 	if _, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Create(ctx, lease, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("make lease: %w", err)
 	}
-	node.Status = status(pods)
-	if _, err := client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
+	// A patch, since controllers write to the new node as well.
+	report, err := json.Marshal(map[string]any{"status": status(pods)})
+	if err != nil {
+		return err
+	}
+	if _, err := client.CoreV1().Nodes().PatchStatus(ctx, name, report); err != nil {
 		return fmt.Errorf("report node: %w", err)
 	}
 	return nil
