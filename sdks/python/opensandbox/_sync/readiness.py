@@ -4,7 +4,9 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from opensandbox.exceptions import SandboxApiException, SandboxReadyTimeoutException
 from opensandbox.models.sandboxes import SandboxEndpoint
@@ -20,6 +22,17 @@ MAX_PING_SECONDS = 10.0
 
 # The one error of an endpoint that mends itself: the pod has no address yet.
 _NO_ADDRESS_YET = "KUBERNETES::POD_IP_NOT_AVAILABLE"
+
+
+@dataclass(frozen=True)
+class Wait:
+    """How a caller wants to wait until a sandbox can be used."""
+
+    health_check: Callable[[Any], bool] | None
+    """Decides in place of a ping."""
+    timeout: timedelta
+    polling_interval: timedelta
+    is_skipped: bool
 
 
 class Patience:
