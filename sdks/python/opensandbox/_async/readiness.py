@@ -3,12 +3,13 @@
 
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
 from opensandbox.exceptions import SandboxApiException, SandboxReadyTimeoutException
-from opensandbox.models.sandboxes import SandboxEndpoint
+from opensandbox.models.endpoints import EXECD_PORT
+from opensandbox.models.sandboxes import SandboxCreateResponse, SandboxEndpoint, SandboxState
 
 from .waiting import sleep
 
@@ -32,6 +33,18 @@ class Wait:
     timeout: timedelta
     polling_interval: timedelta
     is_skipped: bool
+
+    def after(self, created: SandboxCreateResponse) -> "Wait":
+        """Return what is left to wait for after a create.
+
+        A server that puts endpoints into its answer gives it when the daemon has answered. Others
+        say nothing of that, nor does one whose sandbox has ended since.
+        """
+        has_way = str(EXECD_PORT) in (created.endpoints or {})
+        is_usable = has_way and created.status.state == SandboxState.RUNNING
+        return replace(
+            self, is_skipped=self.is_skipped or (is_usable and self.health_check is None)
+        )
 
 
 class Patience:

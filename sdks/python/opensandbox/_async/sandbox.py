@@ -362,7 +362,7 @@ class Sandbox:
             sandbox = cls(created.id, transport, wait.health_check)
             try:
                 sandbox._reach.learn(wish, created)
-                await sandbox._open(wait)
+                await sandbox._open(wait.after(created))
             except BaseException:
                 with suppress(SandboxException):  # what went wrong first is what matters
                     await sandbox.kill()

@@ -363,7 +363,7 @@ class SandboxSync:
             sandbox = cls(created.id, transport, wait.health_check)
             try:
                 sandbox._reach.learn(wish, created)
-                sandbox._open(wait)
+                sandbox._open(wait.after(created))
             except BaseException:
                 with suppress(SandboxException):  # what went wrong first is what matters
                     sandbox.kill()
