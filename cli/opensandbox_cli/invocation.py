@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -88,8 +89,7 @@ def asynchronous(function: Command[P, T]) -> Callable[P, T]:
         import asyncio
         import signal
 
-        import opensandbox.config  # noqa: F401  # takes long; Ctrl-C still ends us at once
-
+        _import_client()
         invocation = click.get_current_context().find_object(Invocation)
         assert invocation is not None, "main() makes one before any command runs"
         before = signal.getsignal(signal.SIGINT)
@@ -99,6 +99,14 @@ def asynchronous(function: Command[P, T]) -> Callable[P, T]:
             signal.signal(signal.SIGINT, before)  # the loop leaves Python's own behind
 
     return run
+
+
+def _import_client() -> None:
+    """Import what takes long, while Ctrl-C still ends us at once."""
+    # httpx has a command line, whose imports (rich, pygments) take longer than all others of it.
+    # It can do without, and nobody asks this process for it.
+    sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
+    import opensandbox.config  # noqa: F401
 
 
 async def _ended_by_signals(work: Coroutine[Any, Any, T]) -> T:

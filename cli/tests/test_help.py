@@ -4,6 +4,7 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 
 import click
 import pytest
@@ -152,6 +153,14 @@ def test_help_does_not_wait_for_the_client(words: list[str]) -> None:
         [sys.executable, "-c", program, *words], capture_output=True, text=True, check=True
     )
     assert done.stderr == "imported: []\n"
+
+
+def test_a_command_does_without_the_command_line_of_httpx(lonely_osb: Osb) -> None:
+    program = replace(lonely_osb, variables={"PYTHONPROFILEIMPORTTIME": "1"})
+    told = program.run("sandbox", "list").stderr.decode()
+    imported = {line.rpartition("|")[2].strip() for line in told.splitlines()}
+    assert "httpx" in imported
+    assert not imported & {"rich", "pygments"}
 
 
 def test_both_names_are_installed() -> None:
