@@ -71,7 +71,7 @@ func (c *Contexts) startJupyter(spec kernelspec, s start) (interpreter, error) {
 	if err == nil {
 		defer nothing.Close()
 		k.process, err = c.table.Start(process.Spec{
-			Path: path, Argv: argv, Env: process.List(env), Dir: s.dir, Files: []*os.File{nothing, nothing, nothing},
+			Path: path, Argv: argv, Env: process.List(env), Dir: s.dir, Files: []*os.File{nothing, nothing, nothing}, EndsGroup: true,
 		})
 	}
 	if err != nil {
