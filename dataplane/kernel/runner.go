@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,7 +32,8 @@ const (
 // missingStatus is how a runner exits that lacks something; it has said what on standard error.
 const missingStatus = 3
 
-// maxMessage bounds one line of a runner. A larger result is read, not kept, and told as missing.
+// maxMessage bounds one line of a runner. A larger one is read, not kept, and told as missing. Lines
+// begin with their type, so that it is known also then.
 const maxMessage = 64 << 20
 
 // order is what a runner is told: "start" once, where its parent needs it, then "run" for each cell.
@@ -62,8 +64,13 @@ type runner struct {
 	outputs []*output
 	dones   chan message  // the end of each cell
 	lost    chan struct{} // closed when it says nothing more
+	broken  error         // set before lost is closed when somebody else spoke in its place
 
 	takesSignals bool // SIGINT interrupts the cell and not the interpreter
+
+	interrupting sync.Mutex // guards the two below
+	isGiven      bool       // the runner has all of the cell that goes on
+	isAsked      bool       // somebody wants that cell to end
 
 	closing sync.Once
 }
@@ -215,10 +222,10 @@ func (r *runner) listen(in *bufio.Reader) {
 		if err != nil {
 			return
 		}
-		said := message{Type: "result", Data: tooLarge}
+		said := withoutContent(line)
 		if isWhole {
 			said = message{}
-			if json.Unmarshal(line, &said) != nil {
+			if r.broken = json.Unmarshal(line, &said); r.broken != nil {
 				return // not our runner's words: whoever writes there has broken it
 			}
 		}
@@ -243,11 +250,17 @@ func (r *runner) listen(in *bufio.Reader) {
 	}
 }
 
-var tooLarge = map[string]json.RawMessage{
-	"text/plain": json.RawMessage(`"(a result of more than 64 MiB was left out; write it to a file)"`),
+// withoutContent stands for a message that is too large, of which this is the beginning.
+func withoutContent(beginning []byte) message {
+	if bytes.HasPrefix(beginning, []byte(`{"type":"done"`)) {
+		return message{Type: "done", Error: &event.Error{Name: "ErrorTooLarge", Value: "the code failed with an error of more than 64 MiB, which was left out"}}
+	}
+	return message{Type: "result", Data: map[string]json.RawMessage{
+		"text/plain": json.RawMessage(`"(a result of more than 64 MiB was left out; write it to a file)"`),
+	}}
 }
 
-// readLine reads a line of at most limit bytes; of a longer one it says that it is not whole.
+// readLine reads a line of at most limit bytes; of a longer one it returns the beginning and says so.
 func readLine(in *bufio.Reader, limit int) (line []byte, isWhole bool, err error) {
 	isWhole = true
 	for {
@@ -274,12 +287,46 @@ func (r *runner) send(o order) error {
 	return err
 }
 
-// interrupt is a signal, as from a keyboard, or an order where a signal would end the interpreter.
+// interrupt waits for nothing: a cell that the runner does not have yet is interrupted when it has.
 func (r *runner) interrupt() error {
+	r.interrupting.Lock()
+	defer r.interrupting.Unlock()
+	isFirst := !r.isAsked
+	r.isAsked = true
+	if r.isGiven && (isFirst || r.takesSignals) {
+		return r.passInterrupt()
+	}
+	return nil
+}
+
+// passInterrupt sends a signal, as from a keyboard, or an order where a signal would end the
+// interpreter.
+func (r *runner) passInterrupt() error {
 	if r.takesSignals {
 		return r.process.SignalGroup(syscall.SIGINT)
 	}
 	return r.send(order{Type: "interrupt"})
+}
+
+// give sends a cell, and the interrupt that came meanwhile.
+func (r *runner) give(o order) error {
+	if err := r.send(o); err != nil {
+		return err
+	}
+	r.interrupting.Lock()
+	defer r.interrupting.Unlock()
+	r.isGiven = true
+	if r.isAsked {
+		return r.passInterrupt()
+	}
+	return nil
+}
+
+// take says that the cell is over.
+func (r *runner) take() {
+	r.interrupting.Lock()
+	defer r.interrupting.Unlock()
+	r.isGiven, r.isAsked = false, false
 }
 
 func (r *runner) hasEnded() bool {
@@ -310,7 +357,8 @@ func (r *runner) close() {
 func (r *runner) run(run *Run, request Request) *event.Error {
 	r.begin(run)
 	defer r.end()
-	if r.send(order{Type: "run", Code: request.Code, Env: request.Env}) != nil {
+	defer r.take()
+	if r.give(order{Type: "run", Code: request.Code, Env: request.Env}) != nil {
 		return r.died()
 	}
 	select {
@@ -327,17 +375,31 @@ const exitGrace = time.Second
 
 // died is the failure of a cell with which its interpreter ended.
 func (r *runner) died() *event.Error {
+	how := "the interpreter ended (%s)"
 	select {
 	case <-r.process.Done():
 	case <-time.After(exitGrace): // it closed the connection and lives on
+		how = "the interpreter lost its connection, so it was ended (%s)"
+		if r.hasForeignWords() {
+			how = "the code wrote on the interpreter's connection, so it was ended (%s)"
+		}
 		r.kill()
 	}
 	exit := r.process.Exit()
 	for _, o := range r.outputs {
 		o.sync()
 	}
-	reason := fmt.Sprintf("the interpreter ended (%s); its state is lost and the next run starts a new one", exit)
-	return &event.Error{Name: "InterpreterDied", Value: reason}
+	return &event.Error{Name: "InterpreterDied", Value: fmt.Sprintf(how+"; its state is lost and the next run starts a new one", exit)}
+}
+
+// hasForeignWords says that something else than the runner has spoken on its connection.
+func (r *runner) hasForeignWords() bool {
+	select {
+	case <-r.lost:
+		return r.broken != nil
+	default:
+		return false
+	}
 }
 
 func (r *runner) kill() { _ = r.process.SignalGroup(syscall.SIGKILL) } // it may have ended in this moment
