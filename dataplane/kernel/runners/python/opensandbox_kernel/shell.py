@@ -101,7 +101,7 @@ class Shell(InteractiveShell):
         self.failure = {"ename": etype.__name__, "evalue": _text(evalue), "traceback": lines}
 
     def told(self, error: BaseException) -> dict[str, Any]:
-        """Return an error that IPython does not show as others: a group, or a magic that is none."""
+        """Tell an error that IPython only prints: a group, or a magic that does not exist."""
         frames = error.__traceback__.tb_next if error.__traceback__ else None  # without IPython's
         parts = traceback.format_exception(type(error), error, frames)
         lines = [line for part in parts for line in part.rstrip("\n").split("\n")]
