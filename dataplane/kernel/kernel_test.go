@@ -5,6 +5,7 @@ package kernel
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -279,5 +280,36 @@ func TestAProgramThatIsNoRunnerIsAnError(t *testing.T) {
 		if _, err := startRunner(table, spec, make(chan struct{})); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v", script, err)
 		}
+	}
+}
+
+func TestLanguagesThatDoNotExistAreNotRemembered(t *testing.T) {
+	contexts := newContexts(t)
+	for i := range 100 {
+		if _, err := contexts.Default(fmt.Sprintf("language-%d", i%10)); !errors.Is(err, ErrNoKernel) {
+			t.Fatal(err)
+		}
+	}
+	if n := len(contexts.defaults) + len(contexts.byID); n != 0 {
+		t.Errorf("%d languages are remembered", n)
+	}
+}
+
+func TestWhatIsTooMuchToKeepBetweenTwoRunsIsTold(t *testing.T) {
+	var between teller
+	for range 10_000 {
+		between.tell(Event{Kind: event.Result, Result: &Result{}})
+	}
+	between.tell(Event{Kind: event.Stdout, Text: make([]byte, maxKept)})
+	if len(between.kept) > maxKept/keptCost {
+		t.Errorf("%d events are kept", len(between.kept))
+	}
+	run := newRun()
+	go func() {
+		between.begin(run)
+		run.end(nil)
+	}()
+	if got := follow(t, run); !strings.Contains(got.err, "65536 more bytes") {
+		t.Errorf("got %q", got.err)
 	}
 }

@@ -66,7 +66,9 @@ func (c *Contexts) startFirstPython(s start) (*runner, error) {
 	}
 	err = errNoPython
 	for _, program := range pythonPrograms(s.env) {
-		spec := process.Spec{Path: program, Argv: []string{program, home + "/first.py"}, Env: process.List(s.env), Dir: "/"}
+		spec := process.Spec{
+			Path: program, Argv: []string{program, home + "/first.py"}, Env: process.List(s.env), Dir: "/", EndsGroup: true,
+		}
 		var r *runner
 		if r, err = startRunner(c.table, spec, s.cancelled); err == nil {
 			r.takesSignals = true

@@ -5,18 +5,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.code.cells import Context, made
+from tests.code.cells import Context, forked_context, made
 from tests.daemon import Daemon
 from tests.execd.events import assert_error
 
 FIND_PARENT = """
 import os
-def stat(pid):
-    return open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()
-def is_parent(pid):
-    state, above, group, session = stat(pid)[:4]
-    return above == str(os.getppid()) and group == pid != session
-(parent,) = [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and is_parent(pid)]
+from pathlib import Path
+def is_parent(process):
+    try:
+        state = (process / "stat").read_text().rpartition(")")[2].split()
+        program = (process / "cmdline").read_text()
+    except OSError:  # it has ended
+        return False
+    above, group, session = state[1:4]
+    is_leader = group == process.name != session
+    return above == str(os.getppid()) and is_leader and "first.py" not in program
+(parent,) = [int(process.name) for process in Path("/proc").glob("[0-9]*") if is_parent(process)]
 """
 
 
@@ -35,8 +40,9 @@ def test_a_python_that_cannot_start_is_told_at_once_and_harms_nobody(
 
 @pytest.mark.parametrize("number", ["SIGKILL", "SIGSTOP"])
 def test_code_that_ends_or_stops_the_parent_harms_nobody(daemon: Daemon, number: str) -> None:
-    one = made(daemon.client, "python")
-    one.run("x = 1")
-    assert one.run(f"{FIND_PARENT}\nimport signal; os.kill(parent, signal.{number})").error is None
-    assert made(daemon.client, "python").value("1 + 1") == "2"
-    assert one.value("x") == "1"
+    with forked_context(daemon) as one:
+        one.run("x = 1")
+        ended = one.run(f"{FIND_PARENT}\nimport signal; os.kill(parent, signal.{number})")
+        assert ended.error is None
+        assert made(daemon.client, "python").value("1 + 1") == "2"
+        assert one.value("x") == "1"

@@ -114,6 +114,9 @@ class First:
         self.environ: dict[str, str] = {}
         """With what this began, which code may have changed since."""
         self.imports: Imports | None = None
+        self.is_interrupted = False
+        """An interrupt came before the cell it is meant for began."""
+        self._is_ordered = False
         self._is_running = False
 
     def serve(self) -> None:
@@ -123,11 +126,13 @@ class First:
         _signal.signal(_signal.SIGINT, self._interrupted)
         while self.is_last_told:
             line = self._line()
+            self._is_ordered = True
             order = _read(line)
             os.environ.update(order.get("env", {}))
             if not self._has_run(order["code"]):
                 self.rest = line + b"\n" + self.rest
                 return
+            self._is_ordered = self.is_interrupted = False
             if self.is_last_told:
                 _flush_output()
                 _say('{"type":"done"}')
@@ -177,6 +182,8 @@ class First:
         try:
             try:
                 self._is_running = True
+                if self.is_interrupted:
+                    raise KeyboardInterrupt
                 for step in steps:
                     cell.value = eval(step, self.main.__dict__)
             finally:
@@ -189,6 +196,7 @@ class First:
         __tracebackhide__ = True
         if self._is_running:
             raise KeyboardInterrupt
+        self.is_interrupted = self._is_ordered or _is_order_coming()
 
 
 class _Reading:
@@ -203,6 +211,12 @@ class _Reading:
 def _read(line: bytes) -> dict[str, object]:
     order, _ = _json.make_scanner(_Reading)(line.decode(), 0)
     return order
+
+
+def _is_order_coming() -> bool:
+    from select import select  # slow to import, and hardly ever needed
+
+    return bool(select([DAEMON], [], [], 0)[0])
 
 
 def _say(line: str) -> None:
@@ -223,6 +237,8 @@ def become_ipython(first: First) -> None:
     """Go on as a context like any other, made in the surroundings that this one began with."""
     if first.is_last_told:  # then an interrupt is for a cell that has not begun
         _signal.pthread_sigmask(_signal.SIG_BLOCK, [_signal.SIGINT])
+        if first.is_interrupted:
+            os.kill(os.getpid(), _signal.SIGINT)
     first.imports.end()
     path, environ, here = sys.path, dict(os.environ), os.open(".", os.O_PATH)
     sys.path = first.path

@@ -7,6 +7,7 @@ Cells run on one event loop that never stops, so that tasks of one cell go on af
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import random
@@ -22,6 +23,7 @@ from .shell import INLINE, RanWithoutShell, Shell
 from .wire import Wire, flush_output
 
 READ_SIZE = 1 << 16
+_decode = json.JSONDecoder().decode  # code may replace json.loads
 
 
 def live(
@@ -86,19 +88,26 @@ class Orders:
             self._daemon.setblocking(True)
         return self._take()
 
+    def is_coming(self) -> bool:
+        """Say whether the beginning of an order is there."""
+        if self._rest:
+            return True
+        try:
+            return bool(self._daemon.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+        except BlockingIOError:
+            return False
+
     def _take(self) -> dict[str, Any]:
         line, _, rest = bytes(self._rest).partition(b"\n")
         self._rest = bytearray(rest)
-        order: dict[str, Any] = json.loads(line)
+        order: dict[str, Any] = _decode(line.decode())
         return order
 
 
 class Cells:
     """Runs cells one after another."""
 
-    def __init__(
-        self, shell: Shell, orders: Orders, wire: Wire, *, are_interrupts_held: bool = False
-    ) -> None:
+    def __init__(self, shell: Shell, orders: Orders, wire: Wire) -> None:
         self._shell = shell
         self._orders = orders
         self._wire = wire
@@ -106,9 +115,9 @@ class Cells:
         self._serving: asyncio.Task[None] | None = None
         self._cell: asyncio.Task[Any] | None = None
         """What an interrupt means; None between two cells."""
+        self._is_ordered = False
+        """A cell was ordered and has not begun."""
         self._is_interrupted = False
-        self._are_interrupts_held = are_interrupts_held
-        """SIGINT is blocked until there is a cell to interrupt."""
 
     def serve(
         self, told: Sequence[RanWithoutShell] = (), untold: RanWithoutShell | None = None
@@ -120,6 +129,7 @@ class Cells:
         asyncio.set_event_loop(self._loop)
         nesting.allow()
         signal.signal(signal.SIGINT, self._interrupted)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         self._serving = self._loop.create_task(self._serve(told, untold))
         while not self._serving.done():
             try:
@@ -128,6 +138,9 @@ class Cells:
                 continue
             except SystemExit:
                 continue
+            except RuntimeError:  # the code stopped the loop
+                if self._serving.done():
+                    raise
         os._exit(1)
 
     async def _serve(self, told: Sequence[RanWithoutShell], untold: RanWithoutShell | None) -> None:
@@ -139,8 +152,13 @@ class Cells:
             self._shell.ran = untold
             await self._answer(untold.code)
         while True:
-            order = await self._orders.next()
+            try:
+                order = await self._orders.next()
+            except asyncio.CancelledError:  # the code cancels all tasks there are
+                continue
+            self._is_ordered = True
             os.environ.update(order.get("env", {}))
+            signal.signal(signal.SIGINT, self._interrupted)  # earlier code may have taken it
             await self._answer(order["code"])
 
     async def _answer(self, code: str) -> None:
@@ -152,13 +170,14 @@ class Cells:
 
     async def _run(self, code: str) -> dict[str, Any] | None:
         self._shell.failure = None
-        self._is_interrupted = False
         self._cell = self._loop.create_task(self._run_cell(code))
-        if self._are_interrupts_held:
-            self._are_interrupts_held = False
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+        self._is_ordered = False
+        if self._is_interrupted:  # before it began
+            self._cell.cancel()
         try:
-            await asyncio.wait([self._cell])
+            while not self._cell.done():
+                with contextlib.suppress(asyncio.CancelledError):  # as above
+                    await asyncio.wait([self._cell])
             broken = _failure(self._cell)
             failure = self._shell.failure or broken
             if failure and failure["ename"] == "CancelledError" and self._is_interrupted:
@@ -166,6 +185,7 @@ class Cells:
             return failure
         finally:
             self._cell = None
+            self._is_interrupted = False
 
     async def _run_cell(self, code: str) -> None:
         shell = self._shell
@@ -178,13 +198,17 @@ class Cells:
         result = await shell.run_cell_async(
             code, store_history=True, transformed_cell=transformed, preprocessing_exc_tuple=problem
         )
+        error = result.error_before_exec or result.error_in_exec
+        if error is not None and shell.failure is None:  # IPython has only printed it
+            shell.failure = shell.told(error)
         shell.events.trigger("post_execute")
         shell.events.trigger("post_run_cell", result)
 
     def _interrupted(self, number: int, frame: FrameType | None) -> None:
         """Stop the cell: where it computes with an exception, where it awaits by cancelling it."""
         __tracebackhide__ = True
-        if self._cell is None:
+        if self._cell is None:  # one that is late, or one that is early
+            self._is_interrupted = self._is_ordered or self._orders.is_coming()
             return
         self._is_interrupted = True
         is_ours = asyncio.current_task(self._loop) is self._serving

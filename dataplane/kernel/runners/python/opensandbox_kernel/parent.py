@@ -55,7 +55,7 @@ def _is_forked() -> bool:
         os.close(answer_read)
         os.close(answer_write)
         os.setsid()
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # until it can be answered
         return True
     os.close(answer_write)
     answer = b"n" if between < 0 else os.read(answer_read, 1) or b"n"

@@ -132,8 +132,16 @@ class Shell(InteractiveShell):
 
     def _showtraceback(self, etype: type, evalue: BaseException, stb: list[str]) -> None:
         theirs = [part for part in stb if not part.startswith(_OUR_FRAME)]
-        lines = [line for part in theirs for line in part.splitlines() if _HIDDEN not in line]
+        split = [line for part in theirs for line in part.removesuffix("\n").split("\n")]
+        lines = [line for line in split if _HIDDEN not in line]
         self.failure = {"ename": etype.__name__, "evalue": _text(evalue), "traceback": lines}
+
+    def told(self, error: BaseException) -> dict[str, Any]:
+        """Tell an error that IPython only prints: a group, or a magic that does not exist."""
+        frames = error.__traceback__.tb_next if error.__traceback__ else None  # without IPython's
+        parts = traceback.format_exception(type(error), error, frames)
+        lines = [line for part in parts for line in part.rstrip("\n").split("\n")]
+        return {"ename": type(error).__name__, "evalue": _text(error), "traceback": lines}
 
     def enable_gui(self, gui: Any = None) -> None:
         """Do nothing: there is no screen."""

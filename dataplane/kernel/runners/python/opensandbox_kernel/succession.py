@@ -43,8 +43,7 @@ def take_over(shell: Shell, first: Predecessor, connection: int, acknowledgement
     """Tell IPython of the cells until now, then run those that come. Never returns."""
     daemon = socket.socket(fileno=connection)
     orders, wire = Orders(daemon, first.rest), Wire(daemon, acknowledgements)
-    cells = Cells(shell, orders, wire, are_interrupts_held=first.is_last_told)
     told, untold = first.cells, None
     if not first.is_last_told:
         told, untold = first.cells[:-1], first.cells[-1]
-    cells.serve(told, untold)
+    Cells(shell, orders, wire).serve(told, untold)
