@@ -113,11 +113,11 @@ func (c *jupyterCell) broadcast(said jupyterMessage) {
 			c.kernel.tell(Event{At: now, Kind: kind, Text: []byte(content.Text)})
 		}
 	case "execute_result", "display_data", "update_display_data":
-		result := &Result{Data: content.Data, DisplayID: content.Transient.DisplayID, IsUpdate: said.Header.Type == "update_display_data"}
+		result := Result{Data: content.Data, DisplayID: content.Transient.DisplayID, IsUpdate: said.Header.Type == "update_display_data"}
 		if said.Header.Type == "execute_result" {
 			result.Count = content.Count
 		}
-		c.kernel.tell(Event{At: now, Kind: event.Result, Result: result})
+		c.kernel.show(result)
 	case "error":
 		var failure event.Error
 		if said.Parent.ID == c.id && json.Unmarshal(said.Content, &failure) == nil {
@@ -135,6 +135,6 @@ func (c *jupyterCell) passOver(said jupyterMessage) {
 		note := []byte("(output of more than 64 MiB at once was left out; write it to a file)\n")
 		c.kernel.tell(Event{At: time.Now(), Kind: event.Stderr, Text: note})
 	case "execute_result", "display_data", "update_display_data":
-		c.kernel.tell(Event{At: time.Now(), Kind: event.Result, Result: &Result{Data: resultTooLarge}})
+		c.kernel.show(Result{Data: resultTooLarge})
 	}
 }

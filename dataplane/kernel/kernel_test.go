@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -311,5 +312,17 @@ func TestWhatIsTooMuchToKeepBetweenTwoRunsIsTold(t *testing.T) {
 	}()
 	if got := follow(t, run); !strings.Contains(got.err, "65536 more bytes") {
 		t.Errorf("got %q", got.err)
+	}
+}
+
+func TestAFormThatNoClientCanBeGivenIsNotKeptForOneThatIsSlow(t *testing.T) {
+	run := newRun()
+	speaker := teller{run: run}
+	large := json.RawMessage(`"` + strings.Repeat("x", event.MaxFrame) + `"`)
+	speaker.show(Result{Data: map[string]json.RawMessage{"text/plain": json.RawMessage(`"small"`), "text/html": large}})
+	run.end(nil)
+	got := follow(t, run)
+	if len(got.results) != 1 || len(got.results[0].Data) != 1 || !strings.Contains(got.err, "text/html") {
+		t.Errorf("got %d results and %q", len(got.results), got.err)
 	}
 }

@@ -210,9 +210,7 @@ func (r *runner) listen(in *bufio.Reader) {
 		}
 		switch said.Type {
 		case "result":
-			r.tell(Event{At: time.Now(), Kind: event.Result, Result: &Result{
-				Data: said.Data, Count: said.Count, DisplayID: said.DisplayID, IsUpdate: said.IsUpdate,
-			}})
+			r.show(Result{Data: said.Data, Count: said.Count, DisplayID: said.DisplayID, IsUpdate: said.IsUpdate})
 			_, err = r.acks.Write([]byte{'\n'})
 		case "done":
 			select {

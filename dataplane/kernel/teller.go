@@ -32,6 +32,18 @@ func (t *teller) tell(e Event) {
 	}
 }
 
+// show tells a result, of which only what a client can be given is kept while it waits.
+func (t *teller) show(result Result) {
+	fitting, notes := event.Fit(result.Data)
+	for _, note := range notes {
+		t.tell(Event{At: time.Now(), Kind: event.Stderr, Text: []byte(note)})
+	}
+	if len(fitting) > 0 || len(result.Data) == 0 {
+		result.Data = fitting
+		t.tell(Event{At: time.Now(), Kind: event.Result, Result: &result})
+	}
+}
+
 // current is the run that e belongs to; without one e is kept while there is room.
 func (t *teller) current(e Event) *Run {
 	t.mu.Lock()
