@@ -116,7 +116,10 @@ def _add_images(commands: Any) -> None:
     imports.add_argument("--name", help="name of the image (default: that of the file)")
     build = add("build", "build an image from a recipe")
     build.add_argument("recipe")
-    build.add_argument("--mirror", default="", help="where packages come from")
+    build.add_argument("--mirror", default="", help="where Debian's packages come from")
+    build.add_argument(
+        "--build-arg", action="append", default=[], metavar="NAME=VALUE", help="as docker build's"
+    )
     pull = add("pull", "fetch an image from a registry")
     pull.add_argument("reference")
     pull.add_argument("--username", help="log in; the password is read from standard input")
@@ -173,7 +176,7 @@ def _images(options: argparse.Namespace) -> int:
     store = ImageStore(_settings(options).data_dir)
     work = {
         "import": lambda: do.import_(store, options.file, options.name),
-        "build": lambda: do.build(store, options.recipe, options.mirror),
+        "build": lambda: do.build(store, options.recipe, options.mirror, options.build_arg),
         "pull": lambda: do.pull(store, options.reference, _login(options.username)),
         "list": lambda: do.list_(store),
         "remove": lambda: do.remove(store, options.name),

@@ -24,6 +24,8 @@ class Reach:
         """Know nothing yet but whom to ask."""
         self.origin: str = SandboxOrigin.UNKNOWN
         """What the sandbox was made from, where the server said so."""
+        self.starts_interpreters = False
+        """Its execd is known to run code as soon as it answers, without a server beside it."""
         self._sandbox_id = sandbox_id
         self._transport = transport
         self._manager = manager
@@ -31,6 +33,7 @@ class Reach:
 
     def learn(self, wish: CreateSandboxRequest, created: SandboxCreateResponse) -> None:
         """Take what the answer to a create says."""
+        self.starts_interpreters = created.endpoints is not None  # only our servers say it
         if wish.template_id is not None:
             self.origin = SandboxOrigin.TEMPLATE
         # They lead there directly; a caller that wants the server in between must ask for that.
