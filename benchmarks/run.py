@@ -101,7 +101,7 @@ def summarize(raw: RawResult) -> Result:
         name=raw["name"],
         ours=round(ours, 4),
         other=round(other, 4),
-        ratio=round(ours / other, 4),
+        ratio=float(f"{ours / other:.4g}"),  # a small one keeps its digits
         unit=raw["unit"],
         samples={
             "ours": [round(sample, 4) for sample in raw["ours"]],
