@@ -10,6 +10,7 @@ import ssl
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,11 +53,12 @@ class PodChange:
 def watch_pods(client: httpx.Client, namespace: str, seconds: int) -> Iterator[PodChange]:
     """Yield every change of a namespace's pods, first what is there; ends after the seconds.
 
-    The API server ends watches that it finds too slow: then what is there comes once more.
+    A busy API server ends watches that it finds too slow: then what is there comes once more.
     """
     deadline = time.monotonic() + seconds
     while (left := int(deadline - time.monotonic())) > 0:
-        yield from _watch_once(client, namespace, left)
+        with suppress(httpx.TransportError):
+            yield from _watch_once(client, namespace, left)
 
 
 def _watch_once(client: httpx.Client, namespace: str, seconds: int) -> Iterator[PodChange]:
@@ -73,6 +75,8 @@ def _watch_once(client: httpx.Client, namespace: str, seconds: int) -> Iterator[
         answer.raise_for_status()
         for line in answer.iter_lines():
             event = json.loads(line)
+            if event["type"] == "ERROR":
+                return
             table = event["object"]
             columns = [column["name"] for column in table.get("columnDefinitions") or []] or columns
             for row in table["rows"]:

@@ -77,6 +77,11 @@ def load(cluster: Cluster, size: Size) -> None:
     ):
         try:
             _measure(cluster, size.pods)
+        except httpx.HTTPError as error:
+            raise ClusterError(
+                f"the API server did not answer ({error}); take fewer PODS, "
+                "or look at its log with: python -m tests.cluster status"
+            ) from error
         finally:
             with _undisturbed(), step("pods deleted"):
                 _delete_pods(cluster.kubectl, _limit(size.pods))
