@@ -34,7 +34,10 @@ def _start(options: argparse.Namespace) -> None:
     began = time.monotonic()
     cluster = start(options.directory, options.nodes, options.block)
     if options.check:
-        run_checks(cluster)
+        try:
+            run_checks(cluster)
+        except ClusterError as error:
+            raise ClusterError(f"{error} (it still runs; make cluster-stop ends it)") from error
     took = time.monotonic() - began
     print(f"The cluster is ready ({took:.0f} s). Stop it with: make cluster-stop")
     print(f"export KUBECONFIG={cluster.layout.kubeconfig}")

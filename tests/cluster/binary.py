@@ -53,7 +53,7 @@ def kubernetes_version() -> str:
 
 def build() -> Binary:
     """Return the built programs; build them first when their sources changed."""
-    built = Binary(CACHE / f"cluster-{_fingerprint()}")
+    built = Binary(CACHE / f"kubernetes-{_fingerprint()}")
     if built.kube.exists():
         return built
     CACHE.mkdir(parents=True, exist_ok=True)
@@ -83,7 +83,7 @@ def _flags() -> list[str]:
 
 
 def _build_into(directory: Path) -> None:
-    with tempfile.TemporaryDirectory(dir=CACHE, prefix=".cluster-") as scratch:
+    with tempfile.TemporaryDirectory(dir=CACHE, prefix=".kubernetes-") as scratch:
         place = Path(scratch) / "built"
         place.mkdir()
         print(f"build: Kubernetes {kubernetes_version()}, once; takes minutes", flush=True)
@@ -143,6 +143,6 @@ def environment() -> dict[str, str]:
 
 @contextmanager
 def _only_one() -> Iterator[None]:
-    with (CACHE / "cluster.lock").open("w") as lock:
+    with (CACHE / "kubernetes.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

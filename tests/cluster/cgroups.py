@@ -19,6 +19,8 @@ def make_cgroup(name: str) -> None:
     """Make the cgroup in every hierarchy of the host."""
     for hierarchy in _hierarchies():
         (hierarchy / name).mkdir(parents=True, exist_ok=True)
+        if hierarchy == ROOT:
+            _hand_down_controllers(hierarchy / name)
 
 
 def remove_cgroup(name: str) -> None:
@@ -28,6 +30,14 @@ def remove_cgroup(name: str) -> None:
         below = [path for path in (hierarchy / name).rglob("*/") if path.is_dir()]
         for cgroup in [*sorted(below, reverse=True), hierarchy / name]:
             _remove_one(cgroup, deadline)
+
+
+def _hand_down_controllers(cgroup: Path) -> None:
+    """Version 2: a cgroup has the controllers that each one above it hands down."""
+    for above in reversed(cgroup.relative_to(ROOT).parents):
+        controllers = (ROOT / above / "cgroup.controllers").read_text().split()
+        wanted = " ".join(f"+{controller}" for controller in controllers)
+        (ROOT / above / "cgroup.subtree_control").write_text(wanted)
 
 
 def _hierarchies() -> Iterator[Path]:

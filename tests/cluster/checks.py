@@ -173,12 +173,18 @@ def _image_from_a_file(cluster: Cluster, kubectl: Kubectl) -> None:
     _expect(kubectl("logs", "loaded"), "from a file\n")
 
 
-def _gvisor_runs_pods(_: Cluster, kubectl: Kubectl) -> None:
+def _gvisor_runs_pods(cluster: Cluster, kubectl: Kubectl) -> None:
     kubectl("get", "runtimeclass", "gvisor")
     if not has_gvisor():
         return
     kubectl.apply(pod("gvisor", "dmesg", runtimeClassName="gvisor", restartPolicy="Never"))
-    kubectl.wait("jsonpath={.status.phase}=Succeeded", "pod/gvisor")
+    try:
+        kubectl.wait("jsonpath={.status.phase}=Succeeded", "pod/gvisor")
+    except ClusterError:
+        log = cluster.nodes[0].node.logs / "containerd.log"
+        raise ClusterError(
+            f"runsc is installed but runs no pod; its shim must fit containerd, see {log}"
+        ) from None
     if "gVisor" not in kubectl("logs", "gvisor"):
         raise ClusterError("a pod with the RuntimeClass gvisor runs on the host's kernel")
 

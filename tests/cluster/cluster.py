@@ -19,7 +19,7 @@ from tests.cluster.component import ClusterError
 from tests.cluster.control_plane import control_plane
 from tests.cluster.images import load_image, write_busybox, write_pause
 from tests.cluster.kubectl import Kubectl
-from tests.cluster.layout import Identities, Layout
+from tests.cluster.layout import Identities, Layout, cgroup_of
 from tests.cluster.network import (
     MOST_NODES,
     Network,
@@ -29,7 +29,7 @@ from tests.cluster.network import (
     leave_host,
     route_pods,
 )
-from tests.cluster.node import RunningNode
+from tests.cluster.node import RunningNode, end_nodes
 from tests.cluster.progress import step
 from tests.cluster.worker import CNI_PLACES, GVISOR_CLASS, worker
 
@@ -97,8 +97,7 @@ class Cluster:
 
     def shut_down(self) -> None:
         """End every process, and take everything off the host but the cluster's files."""
-        for node in reversed(self.nodes):
-            node.kill()
+        end_nodes(self.layout.directory)
         leave_host(self.layout.network)
         remove_cgroup(self.layout.cgroup)
         for place in self.made_places:
@@ -148,13 +147,10 @@ def stop(directory: Path) -> bool:
     """Stop the cluster and remove its files; say whether there was one."""
     if os.geteuid() != 0:
         raise ClusterError("only root can stop a cluster; call it with sudo")
-    if not directory.exists():
-        return False
     with _only_one(directory):
-        found = find_cluster(directory)
-        _clear(directory, found)
+        found = _clear(directory, find_cluster(directory))
     shutil.rmtree(directory)
-    return found is not None
+    return found
 
 
 def _check_host(nodes: int) -> None:
@@ -169,13 +165,18 @@ def _check_host(nodes: int) -> None:
         raise ClusterError(f"not installed: {', '.join(missing)}; run scripts/setup cluster")
 
 
-def _clear(directory: Path, before: Cluster | None) -> None:
+def _clear(directory: Path, before: Cluster | None) -> bool:
+    """Remove what there is of an earlier cluster; say whether there was one."""
+    was_there = end_nodes(directory) > 0 or before is not None
     if before is not None:
         before.shut_down()
+    else:
+        remove_cgroup(cgroup_of(directory))
     for path in directory.iterdir():
         if path.name == _LOCK:
             continue
         shutil.rmtree(path) if path.is_dir() else path.unlink()
+    return was_there
 
 
 def _start(layout: Layout, nodes: int) -> Cluster:

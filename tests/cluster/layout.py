@@ -60,8 +60,8 @@ class Layout:
 
     @property
     def cgroup(self) -> str:
-        """The name of its cgroup: one for each directory."""
-        return f"opensandbox-cluster-{hashlib.sha256(bytes(self.directory)).hexdigest()[:8]}"
+        """The name of its cgroup."""
+        return cgroup_of(self.directory)
 
     def node(self, number: int) -> Node:
         """Return one of its nodes."""
@@ -72,6 +72,11 @@ class Layout:
             directory=self.directory / f"node{number}",
             cgroup=f"{self.cgroup}/node{number}",
         )
+
+
+def cgroup_of(directory: Path) -> str:
+    """Return the name of a cluster's cgroup: one for each directory."""
+    return f"opensandbox-cluster-{hashlib.sha256(bytes(directory)).hexdigest()[:8]}"
 
 
 class Identities:

@@ -88,6 +88,11 @@ def test_the_programs_pass_go_vet() -> None:
         subprocess.run(words, cwd=source, env=binary.environment(), check=True)
 
 
+def test_the_tests_of_the_programs_pass() -> None:
+    words = ["go", "test", "-trimpath", f"-tags={binary.TAGS}", "./..."]
+    subprocess.run(words, cwd=binary.SOURCE, env=binary.environment(), check=True)
+
+
 def test_a_cluster_of_two_nodes_lives_is_hurt_and_leaves_nothing(
     before: dict[str, str], new_command: Callable[[], Command]
 ) -> None:
@@ -99,6 +104,7 @@ def test_a_cluster_of_two_nodes_lives_is_hurt_and_leaves_nothing(
         assert re.search(rf"{re.escape(what)} +\d+\.\d s", output), what
     assert f"export KUBECONFIG={command.directory}/kubeconfig" in output
 
+    _has_no_way_out(command)
     _refuses_a_second_start(command, new_command())
     _goes_on_after_a_restart(command)
     _tells_of_a_program_that_was_killed(command)
@@ -111,6 +117,18 @@ def test_a_cluster_of_two_nodes_lives_is_hurt_and_leaves_nothing(
     assert remains(marks) == {}
     assert settings() == before
     assert command("stop") == (0, "No cluster is there to stop.\n", "")
+
+
+def _has_no_way_out(command: Command) -> None:
+    for node in command.cluster.nodes:
+        enter = ["nsenter", f"--net=/proc/{node.pid}/ns/net"]
+        tried = subprocess.run(
+            [*enter, "ip", "route", "get", "198.51.100.1"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert "Network is unreachable" in tried.stderr
 
 
 def _refuses_a_second_start(command: Command, other: Command) -> None:
@@ -166,6 +184,7 @@ def test_what_a_killed_cluster_left_is_removed_by_the_next_start(
     assert command("start", "--no-check")[0] == 0
     first = command.cluster
     os.kill(first.nodes[0].pid, signal.SIGKILL)
+    assert "node1 ended with all its programs" in command("status")[2]
     status, output, errors = command("start", "--no-check")
     assert (status, errors) == (0, ""), output
     second: Marks = marks_of(command.cluster)
@@ -173,6 +192,20 @@ def test_what_a_killed_cluster_left_is_removed_by_the_next_start(
     assert command("stop")[0] == 0
     assert remains(second) == {}
     assert settings() == before
+
+
+def test_a_cluster_whose_files_went_can_be_stopped(
+    tmp_path: Path, new_command: Callable[[], Command]
+) -> None:
+    command = new_command()
+    assert command("start", "--no-check")[0] == 0
+    cluster = command.cluster
+    marks = marks_of(cluster)
+    command.directory.rename(tmp_path / "elsewhere")
+    assert command("stop") == (0, "The cluster is stopped.\n", "")
+    for place in cluster.made_places:  # what was made for it is only known from its files
+        Path(place).rmdir()
+    assert remains(marks) == {}
 
 
 def test_a_program_that_ends_at_the_start_is_named_with_its_log(

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 
@@ -52,7 +51,6 @@ def arrange(directory: Path) -> None:
         setting = Path("/proc/sys") / name
         if setting.exists():
             setting.write_text(f"{value}\n")
-    os.environ["PATH"] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def _pretend_settings(directory: Path) -> None:

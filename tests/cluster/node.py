@@ -26,6 +26,7 @@ READY_SECONDS = 120.0
 _END_SECONDS = 20.0
 _POLL_SECONDS = 0.1
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Programs for root may be where the PATH of an ordinary user does not look."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class RunningNode:
         done = subprocess.run(
             [sys.executable, "-m", "tests.cluster.supervisor", str(node.directory)],
             cwd=ROOT,
-            env={"PATH": _PATH, "HOME": "/root", "LANG": "C.UTF-8"},
+            env={"PATH": f"{os.environ['PATH']}:{_PATH}", "HOME": "/root", "LANG": "C.UTF-8"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -109,23 +110,6 @@ class RunningNode:
             time.sleep(_POLL_SECONDS)
         self._ask(do="start", name=name)
 
-    def kill(self) -> None:
-        """End the node with everything in it; return once the kernel has done so."""
-        try:
-            descriptor = os.pidfd_open(self.pid)
-        except ProcessLookupError:
-            return
-        try:
-            if not self.is_alive:
-                return
-            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-            if not select.select([descriptor], [], [], _END_SECONDS)[0]:
-                raise ClusterError(
-                    f"{self.node.name} (process {self.pid}) does not end; stop again in a while"
-                )
-        finally:
-            os.close(descriptor)
-
     def _ask(self, **request: object) -> dict[str, object]:
         try:
             answer = supervisor.ask(self.pid, **request)
@@ -148,6 +132,44 @@ class RunningNode:
         if ready.startswith("unix:"):
             return _accepts(f"/proc/{self.pid}/root{ready.removeprefix('unix:')}")
         return _answers(ready)
+
+
+def end_nodes(directory: Path) -> int:
+    """End every node whose files are below a directory, with everything in it; say how many.
+
+    They are found by their command line: a start that was itself killed wrote nothing down.
+    Returns once the kernel has ended them.
+    """
+    found = [
+        int(entry.name)
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdecimal() and _is_first_process(entry, directory)
+    ]
+    for pid in found:
+        _end(pid)
+    return len(found)
+
+
+def _is_first_process(process: Path, directory: Path) -> bool:
+    try:
+        words = (process / "cmdline").read_text(errors="replace").split("\0")
+    except OSError:
+        return False
+    _, found, rest = "\0".join(words).partition(f"\0-m\0{supervisor.__name__}\0")
+    return bool(found) and Path(rest.rstrip("\0")).parent == directory
+
+
+def _end(pid: int) -> None:
+    try:
+        descriptor = os.pidfd_open(pid)
+        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+    try:
+        if not select.select([descriptor], [], [], _END_SECONDS)[0]:
+            raise ClusterError(f"process {pid} of the cluster does not end; stop again in a while")
+    finally:
+        os.close(descriptor)
 
 
 def birth(pid: int) -> int:
