@@ -34,6 +34,7 @@ ELSEWHERE = {
     "pip install": "tests/wheels/test_wheels.py",
     "opensandbox-conformance": "tests/wheels/test_wheels.py",
     "make images": ".ci/run",
+    "make cluster": ".ci/run",
     "pytest": "scripts/test",
     "go test": "scripts/test",
 }
