@@ -18,6 +18,8 @@ from typing import Any
 import httpx
 
 _CALL_SECONDS = 60.0
+_RETRY_SECONDS = 0.2
+"""Between two watches, so that a server that is down is not asked all the time."""
 _TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 _SAMPLE = re.compile(r"^(\w+)\{(.*)\} (\S+)$")
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
@@ -59,6 +61,7 @@ def watch_pods(client: httpx.Client, namespace: str, seconds: int) -> Iterator[P
     while (left := int(deadline - time.monotonic())) > 0:
         with suppress(httpx.TransportError):
             yield from _watch_once(client, namespace, left)
+        time.sleep(_RETRY_SECONDS)
 
 
 def _watch_once(client: httpx.Client, namespace: str, seconds: int) -> Iterator[PodChange]:
