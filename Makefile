@@ -4,8 +4,8 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-build setup-run setup-cluster quickstart test check bench build serve images clean \
-	cluster cluster-stop cluster-image cluster-load cluster-test
+.PHONY: help setup setup-build setup-run setup-cluster quickstart test check bench build serve images clean
+.PHONY: cluster cluster-stop cluster-image cluster-load cluster-test
 
 TOOLS   := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/opensandbox/tools
 VERSION := $(shell cat VERSION)

@@ -10,6 +10,7 @@ import ssl
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from typing import Any
 import httpx
 
 _CALL_SECONDS = 60.0
+_RETRY_SECONDS = 0.2
+"""Between two watches, so that a server that is down is not asked all the time."""
 _TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 _SAMPLE = re.compile(r"^(\w+)\{(.*)\} (\S+)$")
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
@@ -52,11 +55,13 @@ class PodChange:
 def watch_pods(client: httpx.Client, namespace: str, seconds: int) -> Iterator[PodChange]:
     """Yield every change of a namespace's pods, first what is there; ends after the seconds.
 
-    The API server ends watches that it finds too slow: then what is there comes once more.
+    A busy API server ends watches that it finds too slow: then what is there comes once more.
     """
     deadline = time.monotonic() + seconds
     while (left := int(deadline - time.monotonic())) > 0:
-        yield from _watch_once(client, namespace, left)
+        with suppress(httpx.TransportError):
+            yield from _watch_once(client, namespace, left)
+        time.sleep(_RETRY_SECONDS)
 
 
 def _watch_once(client: httpx.Client, namespace: str, seconds: int) -> Iterator[PodChange]:
@@ -73,6 +78,8 @@ def _watch_once(client: httpx.Client, namespace: str, seconds: int) -> Iterator[
         answer.raise_for_status()
         for line in answer.iter_lines():
             event = json.loads(line)
+            if event["type"] == "ERROR":
+                return
             table = event["object"]
             columns = [column["name"] for column in table.get("columnDefinitions") or []] or columns
             for row in table["rows"]:

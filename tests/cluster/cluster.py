@@ -8,11 +8,11 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cluster import dns, mounts, policy
+from tests.cluster import dns, policy
 from tests.cluster.binary import Binary, build, kubernetes_version
 from tests.cluster.cgroups import make_cgroup, remove_cgroup
 from tests.cluster.component import ClusterError
@@ -43,7 +43,6 @@ class Cluster:
 
     layout: Layout
     nodes: list[RunningNode]
-    made_places: list[str]
 
     @property
     def kubectl(self) -> Kubectl:
@@ -85,7 +84,6 @@ class Cluster:
         state = {
             "block": self.layout.network.block,
             "binary": str(self.layout.binary.directory),
-            "made_places": self.made_places,
             "nodes": [
                 {"number": node.node.number, "pid": node.pid, "born": node.born}
                 for node in self.nodes
@@ -94,15 +92,6 @@ class Cluster:
         file = _state_file(self.layout.directory)
         file.with_suffix(".new").write_text(json.dumps(state, indent=1))
         file.with_suffix(".new").replace(file)
-
-    def shut_down(self) -> None:
-        """End every process, and take everything off the host but the cluster's files."""
-        end_nodes(self.layout.directory)
-        leave_host(self.layout.network)
-        remove_cgroup(self.layout.cgroup)
-        for place in self.made_places:
-            with suppress(OSError):  # somebody else uses it by now
-                Path(place).rmdir()
 
 
 def find_cluster(directory: Path) -> Cluster | None:
@@ -116,7 +105,7 @@ def find_cluster(directory: Path) -> Cluster | None:
         RunningNode(layout.node(node["number"]), node["pid"], node["born"])
         for node in state["nodes"]
     ]
-    return Cluster(layout, nodes, state["made_places"])
+    return Cluster(layout, nodes)
 
 
 def require_cluster(directory: Path) -> Cluster:
@@ -139,7 +128,7 @@ def start(directory: Path, nodes: int, block: int | None) -> Cluster:
             )
         binary = build()
         print(f"Kubernetes {kubernetes_version()}, {nodes} node{'s' * (nodes > 1)}", flush=True)
-        _clear(directory, before)
+        _clear(directory)
         return _start(Layout(directory, choose_network(block), binary), nodes)
 
 
@@ -148,7 +137,7 @@ def stop(directory: Path) -> bool:
     if os.geteuid() != 0:
         raise ClusterError("only root can stop a cluster; call it with sudo")
     with _only_one(directory):
-        found = _clear(directory, find_cluster(directory))
+        found = _clear(directory)
     shutil.rmtree(directory)
     return found
 
@@ -165,13 +154,19 @@ def _check_host(nodes: int) -> None:
         raise ClusterError(f"not installed: {', '.join(missing)}; run scripts/setup cluster")
 
 
-def _clear(directory: Path, before: Cluster | None) -> bool:
+def _shut_down(directory: Path) -> bool:
+    """End every process, take everything off the host but files; say whether there was any."""
+    mark = cgroup_of(directory)
+    ended = end_nodes(directory)
+    leave_host(mark)
+    remove_cgroup(mark)
+    return ended > 0
+
+
+def _clear(directory: Path) -> bool:
     """Remove what there is of an earlier cluster; say whether there was one."""
-    was_there = end_nodes(directory) > 0 or before is not None
-    if before is not None:
-        before.shut_down()
-    else:
-        remove_cgroup(cgroup_of(directory))
+    was_there = _state_file(directory).exists()
+    was_there |= _shut_down(directory)
     for path in directory.iterdir():
         if path.name == _LOCK:
             continue
@@ -180,28 +175,19 @@ def _clear(directory: Path, before: Cluster | None) -> bool:
 
 
 def _start(layout: Layout, nodes: int) -> Cluster:
-    cluster = Cluster(layout, [], [])
+    cluster = Cluster(layout, [])
     try:
         with step("namespaces, links and certificates"):
             identities = Identities(layout)
             identities.kubeconfig("admin", ("system:masters",), layout.kubeconfig)
             layout.kubectl.symlink_to(layout.binary.kube)
-            _make_places(cluster)
             for number in range(1, nodes + 1):
                 _launch(cluster, number)
         _start_programs(cluster, identities)
     except BaseException:
-        cluster.shut_down()  # its files stay: an error names a log among them
+        _shut_down(layout.directory)  # its files stay: an error names a log among them
         raise
     return cluster
-
-
-def _make_places(cluster: Cluster) -> None:
-    for place in mounts.PLACES:
-        if not Path(place).exists():
-            Path(place).mkdir()
-            cluster.made_places.append(place)
-    cluster.save()
 
 
 def _launch(cluster: Cluster, number: int) -> None:
@@ -212,7 +198,7 @@ def _launch(cluster: Cluster, number: int) -> None:
     cluster.nodes.append(running)
     cluster.save()
     if number == 1:
-        join_host(layout.network, running.pid)
+        join_host(layout.network, running.pid, layout.cgroup)
     else:
         join_node(layout.network, number, running.pid, cluster.nodes[0].pid)
     numbers = [other.node.number for other in cluster.nodes]

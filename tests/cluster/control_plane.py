@@ -95,6 +95,7 @@ def _controller_manager(layout: Layout, identities: Identities) -> Component:
         "allocate-node-cidrs": "false",
         "cluster-signing-cert-file": identities.cluster.pair.certificate,
         "cluster-signing-key-file": identities.cluster.pair.key,
+        "flex-volume-plugin-dir": layout.directory / "volume-plugins",
         "root-ca-file": identities.cluster.pair.certificate,
         "service-account-private-key-file": identities.tokens.key,
         "use-service-account-credentials": "true",

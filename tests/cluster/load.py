@@ -77,6 +77,11 @@ def load(cluster: Cluster, size: Size) -> None:
     ):
         try:
             _measure(cluster, size.pods)
+        except httpx.HTTPError as error:
+            raise ClusterError(
+                f"the API server did not answer ({error}); take fewer PODS, "
+                "or look at its log with: python -m tests.cluster status"
+            ) from error
         finally:
             with _undisturbed(), step("pods deleted"):
                 _delete_pods(cluster.kubectl, _limit(size.pods))
@@ -121,7 +126,10 @@ def _swept(kubectl: Kubectl) -> Iterator[None]:
 
 def _sweep(kubectl: Kubectl) -> None:
     kubectl("delete", "nodes", f"--selector={MARK}", "--wait=false")
-    kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=80s")
+    kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=false")
+    # No kubelet is there any more that could say that they have ended.
+    kubectl("delete", f"--raw=/api/v1/namespaces/{NAMESPACE}/pods?gracePeriodSeconds=0")
+    _wait_until_gone(kubectl, _limit(MOST_PODS // 10))
 
 
 @contextlib.contextmanager
@@ -254,9 +262,14 @@ def _deployment(number: int, replicas: int) -> dict[str, Any]:
 
 def _delete_pods(kubectl: Kubectl, seconds: int) -> None:
     kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--wait=false")
+    _wait_until_gone(kubectl, seconds)
+
+
+def _wait_until_gone(kubectl: Kubectl, seconds: int) -> None:
     deadline = time.monotonic() + seconds
-    gone = ("wait", "--for=delete", f"namespace/{NAMESPACE}", "--timeout=60s")
-    while kubectl.attempt(*gone).returncode:
+    while kubectl.attempt(
+        "wait", "--for=delete", f"namespace/{NAMESPACE}", "--timeout=60s"
+    ).returncode:
         if time.monotonic() > deadline:
             raise ClusterError(
                 f"namespace {NAMESPACE} is not gone after {seconds} s; "

@@ -37,12 +37,15 @@ def arrange(directory: Path) -> None:
     _mount("-t", "proc", "proc", "/proc")
     resolver = Path("/etc/resolv.conf").resolve()
     _mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run")
+    _allow_new_entries(Path("/var/lib"))
     for place, part in PLACES.items():
         (directory / part).mkdir(exist_ok=True)
+        Path(place).mkdir(exist_ok=True)
         _mount("--bind", str(directory / part), place)
     (directory / "resolv.conf").write_text("# No name server: nothing is looked up beyond here.\n")
     resolver.parent.mkdir(parents=True, exist_ok=True)
-    resolver.touch()
+    if not resolver.exists():  # it was below /run
+        resolver.touch()
     _mount("--bind", str(directory / "resolv.conf"), str(resolver))
     _pretend_settings(directory / "settings")
     # A pod may ask that what it mounts is seen by others: all below the root is shared, in here.
@@ -51,6 +54,30 @@ def arrange(directory: Path) -> None:
         setting = Path("/proc/sys") / name
         if setting.exists():
             setting.write_text(f"{value}\n")
+
+
+def _allow_new_entries(place: Path) -> None:
+    """Replace a directory of the host by one in memory with the same entries.
+
+    A directory to mount on can be made there without making it on the host, where somebody else
+    might remove it, and the mount with it.
+    """
+    stash = Path("/run/stash")
+    stash.mkdir()
+    _mount("--rbind", str(place), str(stash))
+    _mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", str(place))
+    for entry in stash.iterdir():
+        copy = place / entry.name
+        if entry.is_symlink():
+            copy.symlink_to(entry.readlink())
+            continue
+        if entry.is_dir():
+            copy.mkdir()
+        else:
+            copy.touch()
+        _mount("--rbind", str(entry), str(copy))
+    subprocess.run(["umount", "--lazy", "--recursive", str(stash)], check=True)
+    stash.rmdir()
 
 
 def _pretend_settings(directory: Path) -> None:

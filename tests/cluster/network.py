@@ -13,6 +13,7 @@ import json
 import subprocess
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from tests.cluster.component import ClusterError
 
@@ -99,10 +100,11 @@ def _used() -> Iterator[ipaddress.IPv4Network]:
             yield ipaddress.IPv4Network(route["dst"], strict=False)
 
 
-def join_host(network: Network, pid: int) -> None:
-    """Plug the host into the first node, which is the process `pid`."""
+def join_host(network: Network, pid: int, owner: str) -> None:
+    """Plug the host into the first node, which is the process `pid`; the link names its owner."""
     _batch(
         f"link add {network.link} type veth peer name {_UPLINK} netns {pid}",
+        f"link set {network.link} alias {owner}",
         f"addr add {network.host}/24 dev {network.link}",
         f"link set {network.link} up",
     )
@@ -139,12 +141,19 @@ def route_pods(network: Network, numbers: Iterable[int], number: int, pid: int) 
     )
 
 
-def leave_host(network: Network) -> None:
-    """Take the link off the host, if it is there; routes and the other end go with it."""
-    found = subprocess.run(["ip", "link", "show", network.link], capture_output=True, check=False)
-    if found.returncode == 0:
-        # The kernel may be about to do the same, since the other end's namespace ends.
-        subprocess.run(["ip", "link", "delete", network.link], capture_output=True, check=False)
+def leave_host(owner: str) -> None:
+    """Take the link of an owner off the host; routes and the other end go with it.
+
+    The kernel does so too when the namespace of the other end is gone, but only after a while.
+    """
+    for alias in Path("/sys/class/net").glob("*/ifalias"):
+        try:
+            is_ours = alias.read_text().strip() == owner
+        except OSError:  # it went while it was looked at
+            continue
+        if is_ours:
+            link = alias.parent.name
+            subprocess.run(["ip", "link", "delete", link], capture_output=True, check=False)
 
 
 def _settle(network: Network, number: int) -> list[str]:

@@ -25,7 +25,11 @@ _SETTINGS = (
     *("net/ipv4/ip_forward", "net/ipv4/conf/all/route_localnet", "net/netfilter/nf_conntrack_max"),
     *("net/ipv4/vs/conntrack", "net/bridge/bridge-nf-call-iptables"),
 )
-_PLACES = ("/var/lib/kubelet", "/var/lib/cni", "/run/containerd", "/run/netns", "/etc/cni")
+_PLACES = (
+    *("/etc/cni", "/etc/kubernetes", "/opt/cni", "/opt/containerd", "/run/containerd"),
+    *("/run/netns", "/usr/libexec/kubernetes", "/var/lib/cni", "/var/lib/containerd"),
+    *("/var/lib/kubelet", "/var/run/kubernetes"),
+)
 
 
 @dataclass(frozen=True)

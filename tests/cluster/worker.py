@@ -102,6 +102,8 @@ def _containerd(node: Node, config: Path) -> str:
         "version = 2",
         f"root = {_quoted(node.directory / 'containerd')}",
         'state = "/run/containerd"',
+        '[plugins."io.containerd.internal.v1.opt"]',
+        f"path = {_quoted(node.directory / 'opt')}",
         "[grpc]",
         f"address = {_quoted(SOCKET)}",
         f"[{criv1}]",
@@ -174,6 +176,7 @@ def _kubelet(layout: Layout, identities: Identities, node: Node) -> dict[str, ob
         },
         "maxPods": 250,
         "serializeImagePulls": False,
+        "volumePluginDir": str(node.directory / "volume-plugins"),
         "nodeStatusUpdateFrequency": "5s",
         "shutdownGracePeriod": "0s",
     }

@@ -315,6 +315,32 @@ def test_fake_and_real_pods_stay_apart_and_ctrl_c_deletes_the_load(cluster: Clus
     _eventually(lambda: _left(cluster.kubectl) == [], "nothing of the load is left")
 
 
+def test_what_a_killed_load_left_is_deleted_by_the_next(cluster: Cluster) -> None:
+    with _loading(cluster, "--nodes=5", "--pods=200") as process:
+        assert process.stdout
+        assert any(" running" in line for line in process.stdout)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        kubelets = [pid for pid in children if _is_fake_nodes(pid)]
+        assert len(kubelets) == 1
+        process.kill()
+    _eventually(lambda: not _is_fake_nodes(kubelets[0]), "the fake kubelets end with the load")
+    assert _left(cluster.kubectl)
+    subprocess.run(
+        _words(cluster.layout.directory, "load", "--nodes=1", "--pods=1"),
+        cwd=ROOT,
+        timeout=START_SECONDS,
+        check=True,
+    )
+    _eventually(lambda: _left(cluster.kubectl) == [], "nothing of the load is left")
+
+
+def _is_fake_nodes(pid: str) -> bool:
+    try:
+        return b"fake-nodes" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except FileNotFoundError:
+        return False
+
+
 @contextlib.contextmanager
 def _loading(cluster: Cluster, *size: str) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(

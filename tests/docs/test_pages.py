@@ -37,6 +37,7 @@ ELSEWHERE = {
     "images build": "tests/images/build.py",
     "docker build": "tests/images/docker.py",
     "opensandbox/code-interpreter": "tests/images/code_interpreter.py",
+    "make cluster": ".ci/run",
     "pytest": "scripts/test",
     "go test": "scripts/test",
 }

@@ -109,7 +109,7 @@ func TestPoliciesLetThroughWhatTheySay(t *testing.T) {
 		"a block of IPv6 matches nobody": {[]string{`{podSelector: {}, ingress: [{from: [{ipBlock: {cidr: "::/0"}}]}]}`}, []way{{client, web, webPort, false}}},
 		"a port number":                  {[]string{`{podSelector: {}, ingress: [{ports: [{port: 8080}]}]}`}, []way{{client, web, webPort, true}, {client, web, sidePort, false}}},
 		"a range of ports":               {[]string{`{podSelector: {}, ingress: [{ports: [{port: 8085, endPort: 8090}]}]}`}, []way{{client, web, webPort, false}, {client, web, sidePort, true}}},
-		"a port of another protocol":     {[]string{`{podSelector: {}, ingress: [{ports: [{port: 8080, protocol: UDP}]}]}`}, []way{{client, web, webPort, false}}},
+		"ports of other protocols":       {[]string{`{podSelector: {}, ingress: [{ports: [{port: 8080, protocol: UDP}, {port: 8080, protocol: SCTP}]}]}`}, []way{{client, web, webPort, false}}},
 		"all ports of a protocol":        {[]string{`{podSelector: {}, ingress: [{ports: [{protocol: TCP}]}]}`}, []way{{client, web, webPort, true}}},
 		"a named port coming in":         {[]string{`{podSelector: {}, ingress: [{ports: [{port: http}]}]}`}, []way{{client, web, webPort, true}, {client, web, sidePort, false}}},
 		"a named port going out": {[]string{`{podSelector: {matchLabels: {app: client}}, policyTypes: [Egress], egress: [{to: [{podSelector: {}}], ports: [{port: http}]}]}`}, []way{
