@@ -55,12 +55,10 @@ def test_arguments_have_what_is_given_or_their_default_or_the_environments() -> 
 
 def test_what_is_asked_of_mmdebstrap_is_quoted(tmp_path: Path) -> None:
     recipe = read_recipe("code-interpreter", {"NODE": "24 22; $(reboot)"}, {})
-    words = arguments(recipe, tmp_path / "root", "", tmp_path / "it's here")
+    words = arguments(recipe, tmp_path / "root", "")
     hooks = [word for word in words if word.startswith("--customize-hook=")]
-    assert len(hooks) == len(recipe.steps) + 2
     (node,) = (hook for hook in hooks if "install/node.sh" in hook)
     assert "'NODE=24 22; $(reboot)'" in node
-    assert "'\"'\"'s here" in hooks[0]
     assert words[-5:-3] == ["bookworm", str(tmp_path / "root")]
     assert words[-3:] == sources("bookworm", "")
     assert sources("bookworm", "http://mirror.example/debian") == [
