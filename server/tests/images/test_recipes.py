@@ -14,6 +14,7 @@ from opensandbox_server.images import BadRecipe, FetchFailed, Image, ImageStore,
 from opensandbox_server.images.build import arguments, digest_of, sources
 from opensandbox_server.images.recipe import (
     instructions,
+    read_dockerfile,
     read_recipe,
     recipe_names,
     recipe_of,
@@ -73,6 +74,25 @@ def test_an_instruction_may_have_several_lines() -> None:
         (4, "RUN", "one && two"),
         (7, "CMD", '["x"]'),
     ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "USER app",
+        "run true",
+        "COPY a b c",
+        "COPY --from=x . /y",
+        "COPY file /x",
+        "CMD sleep",
+        "ENV NAME value",
+        "FROM alpine",
+    ],
+)
+def test_what_is_not_simple_enough_is_told_with_its_place(tmp_path: Path, line: str) -> None:
+    (tmp_path / "Dockerfile").write_text(f"FROM debian:bookworm\n\n{line}\n")
+    with pytest.raises(BadRecipe, match=f"Dockerfile:3: {re.escape(line)} is not understood"):
+        read_dockerfile(tmp_path, {}, {})
 
 
 def test_a_recipe_that_is_not_there_is_told_with_those_that_are(store: ImageStore) -> None:
