@@ -106,16 +106,14 @@ def _walk(root: Path) -> Iterator[Path]:
 
 
 def _programs() -> list[str]:
-    """Find what builds. The mounts it makes are seen by nobody else and go with it."""
+    """Find what builds. Its processes and mounts are seen by nobody else and go with this one."""
     if os.geteuid() != 0:
         raise FetchFailed("images are built as root; run the command with sudo")
-    found = shutil.which("mmdebstrap")
-    if found is None:
-        raise FetchFailed("mmdebstrap is not installed; apt-get install mmdebstrap")
-    unshare = shutil.which("unshare")
-    if unshare is None:
-        raise FetchFailed("unshare is not installed; apt-get install util-linux")
-    return [unshare, "--mount", "--propagation", "private", found]
+    for program, package in (("mmdebstrap", "mmdebstrap"), ("setpriv", "util-linux")):
+        if shutil.which(program) is None:
+            raise FetchFailed(f"{program} is not installed; apt-get install {package}")
+    spaces = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    return ["setpriv", "--pdeathsig", "KILL", *spaces, "mmdebstrap"]
 
 
 def _certificates() -> str | None:
