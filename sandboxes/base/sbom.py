@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes what is in this image as a CycloneDX document: found in the image, not taken from a list."""
+"""Writes what is in this image as a CycloneDX document: what is found, not what was wanted."""
 
 from __future__ import annotations
 

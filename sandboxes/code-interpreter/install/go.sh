@@ -3,7 +3,7 @@
 #
 # go.sh VERSION…: Go, with what the first cell would otherwise have to build in its cache.
 . install/versions.sh
-export CGO_ENABLED=1 GOTOOLCHAIN=local GOFLAGS= GOWORK=off
+export CGO_ENABLED=1 GOTOOLCHAIN=local GOFLAGS= GOWORK=off GOPATH=/tmp/go
 
 # warm_cache GO: builds the standard library in both ways that code contexts need it.
 warm_cache() {

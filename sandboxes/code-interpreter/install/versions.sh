@@ -5,8 +5,7 @@
 set -eu
 versions=/opt/opensandbox/versions
 packages=/usr/share/opensandbox/base/add-packages.sh
-[ -n "${PIP_CACHE_DIR:-}" ] || export PIP_NO_CACHE_DIR=1
-export PIP_ROOT_USER_ACTION=ignore PIP_DISABLE_PIP_VERSION_CHECK=1
+export PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore PIP_DISABLE_PIP_VERSION_CHECK=1
 
 # place_of LANGUAGE VERSION: makes room for a version and prints its directory. The first is the default.
 place_of() {

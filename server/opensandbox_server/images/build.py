@@ -26,8 +26,8 @@ MIRRORS = ("http://deb.debian.org/debian", "http://deb.debian.org/debian-securit
 SBOM = "usr/share/opensandbox/sbom.cdx.json"
 """Where a recipe leaves the list of what is in the image."""
 _MARK = "opensandbox-step: "
-_WORK = "run/opensandbox-build"
-"""Below the root while it is built; mmdebstrap empties /run at the end."""
+_TRUSTED = "run/certificates.crt"
+"""Whom this machine trusts, while the root is built; mmdebstrap empties /run at the end."""
 _PASSED_ON = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _KEPT_LINES = 40
@@ -48,23 +48,22 @@ async def build_image(
     """
     recipe = read_recipe(name, given or {}, os.environ)
     programs = _programs()
-    caches = store.caches
 
     def fill(root: Path) -> Image:
-        cache = _usable(caches)
-        _run([*programs, *arguments(recipe, root, mirror, cache)], recipe.steps, say)
+        _run([*programs, *arguments(recipe, root, mirror)], recipe.steps, say)
         return _describe(recipe, root)
 
     return await asyncio.to_thread(store.add, f"{FAMILY}/{name}", fill)
 
 
-def arguments(recipe: Recipe, root: Path, mirror: str, cache: Path) -> list[str]:
+def arguments(recipe: Recipe, root: Path, mirror: str) -> list[str]:
     """Return what to tell mmdebstrap."""
-    hooks = [_prepare(cache)]
+    trusted = _certificates()
+    hooks = [f'cp {shlex.quote(trusted)} "$1/{_TRUSTED}"'] if trusted else []
     for number, step in enumerate(recipe.steps, 1):
         says = f"echo {shlex.quote(_MARK + str(number))}"
         hooks.append(f"{says}; {_copy(step) if step.target else _call(step)}")
-    hooks.append(f'umount "$1/{_WORK}/pip"')  # or it would be emptied with /run
+    hooks.append('rm -f "$1/etc/hostname" "$1/etc/resolv.conf"')  # mmdebstrap took this machine's
     words = ["--mode=root", "--variant=minbase"]
     words += [f"--customize-hook={hook}" for hook in hooks]
     return [*words, recipe.suite, str(root), *sources(recipe.suite, mirror)]
@@ -107,35 +106,21 @@ def _walk(root: Path) -> Iterator[Path]:
 
 
 def _programs() -> list[str]:
-    """Find what builds. The mounts it makes are seen by nobody else and go with it."""
+    """Find what builds. Its processes and mounts are seen by nobody else and go with this one."""
     if os.geteuid() != 0:
         raise FetchFailed("images are built as root; run the command with sudo")
-    found = shutil.which("mmdebstrap")
-    if found is None:
-        raise FetchFailed("mmdebstrap is not installed; apt-get install mmdebstrap")
-    unshare = shutil.which("unshare")
-    if unshare is None:
-        raise FetchFailed("unshare is not installed; apt-get install util-linux")
-    return [unshare, "--mount", "--propagation", "private", found]
+    for program, package in (("mmdebstrap", "mmdebstrap"), ("setpriv", "util-linux")):
+        if shutil.which(program) is None:
+            raise FetchFailed(f"{program} is not installed; apt-get install {package}")
+    spaces = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    return ["setpriv", "--pdeathsig", "KILL", *spaces, "mmdebstrap"]
 
 
-def _usable(caches: Sequence[Path]) -> Path:
-    """Return the first directory for downloads that can be written to."""
-    for cache in caches:
-        downloads = cache / "pip"
-        try:
-            downloads.mkdir(parents=True, exist_ok=True)
-        except OSError:
-            continue
-        return downloads
-    raise FetchFailed(f"no place for downloads: {', '.join(map(str, caches))} cannot be written to")
-
-
-def _prepare(cache: Path) -> str:
-    """Lend the root what steps need from this machine: whom it trusts, and former downloads."""
-    trusted = ssl.get_default_verify_paths().cafile
-    lend = f'mkdir -p "$1/{_WORK}/pip" && mount --bind {shlex.quote(str(cache))} "$1/{_WORK}/pip"'
-    return f'{lend} && cp {shlex.quote(trusted)} "$1/{_WORK}/ca.crt"' if trusted else lend
+def _certificates() -> str | None:
+    """Return the file with whom this machine trusts; a proxy in between may be one of them."""
+    usual = "/etc/ssl/certs/ca-certificates.crt"
+    named = ssl.get_default_verify_paths().cafile
+    return named or (usual if Path(usual).is_file() else None)
 
 
 def _copy(step: Step) -> str:
@@ -145,9 +130,9 @@ def _copy(step: Step) -> str:
 
 
 def _call(step: Step) -> str:
-    env = {"HOME": "/root", "PATH": _PATH, "PIP_CACHE_DIR": f"/{_WORK}/pip"}
-    if ssl.get_default_verify_paths().cafile:
-        env |= {"SSL_CERT_FILE": f"/{_WORK}/ca.crt", "PIP_CERT": f"/{_WORK}/ca.crt"}
+    env = {"HOME": "/root", "PATH": _PATH}
+    if _certificates():
+        env |= {"SSL_CERT_FILE": f"/{_TRUSTED}", "PIP_CERT": f"/{_TRUSTED}"}
     env |= {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     pairs = [f"{name}={value}" for name, value in (env | dict(step.env)).items()]
     command = f"mkdir -p {shlex.quote(step.cwd)} && cd {shlex.quote(step.cwd)} && {step.shell}"

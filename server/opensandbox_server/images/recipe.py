@@ -82,21 +82,24 @@ def read_recipe(name: str, given: Mapping[str, str], environ: Mapping[str, str])
     """
     if name not in recipe_names():
         raise BadRecipe(f"there is no recipe {name}; there is {', '.join(recipe_names())}")
-    recipe = _read(name, given, environ)
+    recipe = read_dockerfile(recipes_directory() / name, given, environ)
     for unknown in sorted(set(given) - set(recipe.arguments)):
         known = ", ".join(sorted(set(recipe.arguments)))
         raise BadRecipe(f"the recipe {name} has no build argument {unknown}; it has {known}")
     return recipe
 
 
-def _read(name: str, given: Mapping[str, str], environ: Mapping[str, str]) -> Recipe:
-    directory = recipes_directory() / name
+def read_dockerfile(
+    directory: Path, given: Mapping[str, str], environ: Mapping[str, str]
+) -> Recipe:
+    """Read the Dockerfile in a directory. Raises BadRecipe."""
     reader = _Reader(directory, given, environ)
     for number, instruction, words in instructions((directory / _FILE).read_text()):
-        method = getattr(reader, f"take_{instruction.lower()}", None)
-        if method is None:
-            raise BadRecipe(f"{directory}/{_FILE}:{number}: {instruction} is not understood")
-        method(words)
+        try:
+            reader.take(instruction, words)
+        except ValueError as fault:
+            place = f"{directory}/{_FILE}:{number}"
+            raise BadRecipe(f"{place}: {instruction} {words} is not understood here") from fault
     return reader.recipe
 
 
@@ -127,7 +130,22 @@ class _Reader:
         self._environ = environ
         self._arguments: dict[str, str] = {}
 
-    def take_arg(self, words: str) -> None:
+    def take(self, instruction: str, words: str) -> None:
+        """Take the next instruction. Raises ValueError for one that is not simple enough."""
+        methods = {
+            "ARG": self._take_arg,
+            "FROM": self._take_from,
+            "COPY": self._take_copy,
+            "RUN": self._take_run,
+            "ENV": self._take_env,
+            "WORKDIR": self._take_workdir,
+            "CMD": self._take_cmd,
+        }
+        if instruction not in methods:
+            raise ValueError(instruction)
+        methods[instruction](words)
+
+    def _take_arg(self, words: str) -> None:
         name, has_default, default = words.partition("=")
         value = self._given.get(name)
         if value is None:
@@ -138,36 +156,39 @@ class _Reader:
         known = [] if name == "BASE" else [name]
         self.recipe = replace(self.recipe, arguments=[*self.recipe.arguments, *known])
 
-    def take_from(self, words: str) -> None:
+    def _take_from(self, words: str) -> None:
         base = self._expand(words)
         debian = _DEBIAN.fullmatch(base)
         ours = recipe_of(base)
         if debian:
             begun = Recipe(suite=debian[1])
         elif ours:
-            begun = _read(ours, self._given, self._environ)
+            begun = read_dockerfile(recipes_directory() / ours, self._given, self._environ)
         else:
-            raise BadRecipe(f"{self._directory}/{_FILE}: cannot begin with the image {base}")
+            raise ValueError(base)
         self.recipe = replace(begun, arguments=[*begun.arguments, *self.recipe.arguments])
         self._arguments = {}
 
-    def take_copy(self, words: str) -> None:
-        source, _, target = self._expand(words).partition(" ")
-        self._add(Step(f"COPY {words}", source=self._directory / source, target=target.strip()))
+    def _take_copy(self, words: str) -> None:
+        source, target = self._expand(words).split()
+        if source != ".":
+            raise ValueError(source)
+        self._add(Step(f"COPY {words}", source=self._directory, target=target))
 
-    def take_run(self, words: str) -> None:
+    def _take_run(self, words: str) -> None:
         env = {**self._arguments, **self.recipe.env}
         self._add(Step(f"RUN {words}", env=env, cwd=self.recipe.cwd, shell=words))
 
-    def take_env(self, words: str) -> None:
-        name, _, value = words.partition("=")
-        env = {**self.recipe.env, name: self._expand(_plain(value))}
+    def _take_env(self, words: str) -> None:
+        pair = self._expand(_plain(words))
+        name, value = pair.split("=", 1)
+        env = {**self.recipe.env, name: value}
         self.recipe = replace(self.recipe, env=env)
 
-    def take_workdir(self, words: str) -> None:
+    def _take_workdir(self, words: str) -> None:
         self.recipe = replace(self.recipe, cwd=self._expand(words))
 
-    def take_cmd(self, words: str) -> None:
+    def _take_cmd(self, words: str) -> None:
         self.recipe = replace(self.recipe, command=json.loads(words))
 
     def _add(self, step: Step) -> None:

@@ -67,11 +67,6 @@ class ImageStore:
         self._known: dict[str, tuple[int, Image]] = {}
         self._making_host = asyncio.Lock()
 
-    @property
-    def caches(self) -> Sequence[Path]:
-        """Where downloads may be kept, the best place first."""
-        return self._caches
-
     async def resolve(self, name: str) -> Image:
         """Find an image. Raises ImageUnknown, which names the command that makes it."""
         known = self._known.get(name)
