@@ -14,6 +14,9 @@ import (
 // plainText is the MIME type that the contract calls "text" in a result.
 const plainText = "text/plain"
 
+// maxDisplayID bounds the name of a display. Those that code makes up for itself are short.
+const maxDisplayID = 1 << 10
+
 // Value is a result in every form there is of it, by MIME type.
 type Value struct {
 	Data      map[string]json.RawMessage
@@ -52,7 +55,7 @@ func AppendResult(b []byte, value Value, at time.Time) []byte {
 	}
 	b = append(b, '}')
 	if value.DisplayID != "" {
-		b = AppendString(append(b, `,"display_id":`...), []byte(value.DisplayID))
+		b = appendShortened(append(b, `,"display_id":`...), value.DisplayID, maxDisplayID)
 	}
 	if value.IsUpdate {
 		b = append(b, `,"update":true`...)

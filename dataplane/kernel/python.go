@@ -172,6 +172,9 @@ func (p *pythonParent) fork(c *Contexts, s start, w *wires) error {
 	}
 }
 
+// forkLimit bounds how long a warm parent takes to fork. One that was stopped never does.
+const forkLimit = 10 * time.Second
+
 var (
 	errNoProcess = errors.New("no process could be made; perhaps the sandbox has reached its limit of processes")
 	errNoPython  = fmt.Errorf("%w: Python is not in this image; use an image that has python3 with IPython", ErrNoKernel)
@@ -200,7 +203,7 @@ func (p *pythonParent) request(w *wires) error {
 	}
 	if err == nil {
 		var answer [1]byte
-		_ = p.control.SetReadDeadline(time.Now().Add(startLimit))
+		_ = p.control.SetReadDeadline(time.Now().Add(forkLimit))
 		_, err = io.ReadFull(p.control, answer[:])
 		if err == nil && answer[0] != 'o' {
 			err = errNoProcess
@@ -246,10 +249,9 @@ func (p *pythonParent) begin(table *process.Table, program, home string, s start
 	}
 	_ = unix.SetNonblock(pair[0], true)
 	ours, childs := os.NewFile(uintptr(pair[0]), "control"), os.NewFile(uintptr(pair[1]), "control")
-	defer childs.Close()
 	said, childSaid, err := process.OutputPipe()
 	if err != nil {
-		ours.Close()
+		closeFiles([]*os.File{ours, childs})
 		return err
 	}
 	defer said.Close()
@@ -261,7 +263,7 @@ func (p *pythonParent) begin(table *process.Table, program, home string, s start
 			Files: []*os.File{nothing, nothing, childSaid, childs},
 		})
 	}
-	childSaid.Close()
+	closeFiles([]*os.File{childs, childSaid}) // so that its end is told as the end of both
 	if err != nil {
 		ours.Close()
 		return err
