@@ -2,6 +2,7 @@
 """Measures how soon a new sandbox has run its first cell, against its first command.
 
     python -m benchmarks.code.first --programs build
+    python -m benchmarks.code.first --programs build --data-dir DIR --image code-interpreter
 
 Prints JSON: results, and for each benchmark that cannot run here why. The server runs in namespaces
 of its own, so that whatever is left ends with this program.
