@@ -4,7 +4,8 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-build setup-run quickstart test check bench build serve images clean
+.PHONY: help setup setup-build setup-run setup-cluster quickstart test check bench build serve images clean \
+	cluster cluster-stop cluster-image cluster-load cluster-test
 
 TOOLS   := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/opensandbox/tools
 VERSION := $(shell cat VERSION)
@@ -16,7 +17,7 @@ export PATH := $(TOOLS)/bin:$(PATH)
 export GOTOOLCHAIN := local
 
 help: ## Show this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
 
 setup: ## Install what checks and tests need (Debian and Ubuntu), once
 	@scripts/setup dev
@@ -26,6 +27,9 @@ setup-build:
 
 setup-run:
 	@scripts/setup run
+
+setup-cluster:
+	@scripts/setup cluster
 
 quickstart: setup-run build ## Start a server, run commands and code in a sandbox, clean up
 	@.venv/bin/python scripts/quickstart.py
@@ -50,8 +54,24 @@ serve: setup-run build ## Run a server in the foreground until Ctrl-C: PORT, API
 	@exec env $(if $(API_KEY),OPENSANDBOX_SERVER_API_KEY='$(API_KEY)') .venv/bin/opensandbox-server \
 		--port $(PORT) --runtime $(RUNTIME) $(if $(DATA),--data-dir '$(DATA)')
 
-images: setup build ## Build every image there is a recipe for, and start a sandbox from each
-	@.venv/bin/python -m pytest -q tests/images/build.py
+images: setup build ## Build every image there is a recipe for, with Docker too, and use each for its purpose
+	@.venv/bin/python -m pytest -q tests/images/build.py tests/images/code_interpreter.py tests/images/docker.py
+
+# make cluster NODES=2; a cluster keeps its files in build/cluster, or in CLUSTER_DIR
+cluster: setup-cluster ## Start a real Kubernetes cluster on this machine, as root: NODES, BLOCK
+	@.venv/bin/python -m tests.cluster start --nodes $(or $(NODES),1) $(if $(BLOCK),--block $(BLOCK))
+
+cluster-stop: setup-cluster ## Stop that cluster; nothing of it stays
+	@.venv/bin/python -m tests.cluster stop
+
+cluster-image: setup-cluster ## Load an image into that cluster from a file: TAR
+	@.venv/bin/python -m tests.cluster load-image '$(TAR)'
+
+cluster-load: setup-cluster ## Fill that cluster with nodes and pods that only pretend: NODES, PODS
+	@.venv/bin/python -m tests.cluster load --nodes='$(or $(NODES),100)' --pods='$(or $(PODS),1000)'
+
+cluster-test: setup-cluster ## Start clusters, try them out, break them, stop them, look what is left
+	@.venv/bin/python -m pytest -q -s tests/cluster/lifecycle.py tests/cluster/workloads.py
 
 clean: ## Remove what make has built; caches outside the clone stay
 	rm -rf build .venv uv.lock .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -14,11 +14,12 @@ import random
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from types import FrameType
 from typing import Any, NoReturn
 
 from . import nesting
-from .shell import INLINE, Shell
+from .shell import INLINE, RanWithoutShell, Shell
 from .wire import Wire, flush_output
 
 READ_SIZE = 1 << 16
@@ -34,12 +35,12 @@ def live(
     os.close(stdout)
     os.close(stderr)
     with socket.socket(fileno=connection) as daemon:
-        shell.wire = Wire(daemon, acknowledgements)
-        shell.wire.say(type="ready", pid=os.getpid())
+        wire = Wire(daemon, acknowledgements)
+        wire.say(type="ready", pid=os.getpid())
         daemon.setblocking(True)
         orders = Orders(daemon)
         _settle(orders.wait())
-        _Cells(shell, orders).serve()
+        Cells(shell, orders, wire, are_interrupts_held=True).serve()
     os._exit(0)
 
 
@@ -60,9 +61,9 @@ def _settle(order: dict[str, Any]) -> None:
 class Orders:
     """What the daemon tells this context, line by line."""
 
-    def __init__(self, daemon: socket.socket) -> None:
+    def __init__(self, daemon: socket.socket, rest: bytes = b"") -> None:
         self._daemon = daemon
-        self._rest = bytearray()
+        self._rest = bytearray(rest)
 
     def wait(self) -> dict[str, Any]:
         """Wait for an order, with nothing else going on."""
@@ -103,12 +104,15 @@ class Orders:
         return order
 
 
-class _Cells:
+class Cells:
     """Runs cells one after another."""
 
-    def __init__(self, shell: Shell, orders: Orders) -> None:
+    def __init__(
+        self, shell: Shell, orders: Orders, wire: Wire, *, are_interrupts_held: bool = False
+    ) -> None:
         self._shell = shell
         self._orders = orders
+        self._wire = wire
         self._loop = asyncio.new_event_loop()
         self._serving: asyncio.Task[None] | None = None
         self._cell: asyncio.Task[Any] | None = None
@@ -116,14 +120,20 @@ class _Cells:
         self._is_ordered = False
         """A cell was ordered and has not begun."""
         self._is_interrupted = False
+        self._are_interrupts_held = are_interrupts_held
+        """SIGINT is blocked until there is a cell to interrupt."""
 
-    def serve(self) -> NoReturn:
-        """Run the loop for ever; an interrupt that hits a task in the background ends only that."""
+    def serve(
+        self, told: Sequence[RanWithoutShell] = (), untold: RanWithoutShell | None = None
+    ) -> NoReturn:
+        """Run the loop for ever; an interrupt that hits a task in the background ends only that.
+
+        What ran before there was a shell comes first; the daemon waits for the end of the untold.
+        """
         asyncio.set_event_loop(self._loop)
         nesting.allow()
         signal.signal(signal.SIGINT, self._interrupted)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-        self._serving = self._loop.create_task(self._serve())
+        self._serving = self._loop.create_task(self._serve(told, untold))
         while not self._serving.done():
             try:
                 self._loop.run_until_complete(self._serving)
@@ -136,7 +146,14 @@ class _Cells:
                     raise
         os._exit(1)
 
-    async def _serve(self) -> None:
+    async def _serve(self, told: Sequence[RanWithoutShell], untold: RanWithoutShell | None) -> None:
+        for cell in told:
+            self._shell.ran = cell
+            await self._run_cell(cell.code)
+        self._shell.wire = self._wire
+        if untold is not None:
+            self._shell.ran = untold
+            await self._answer(untold.code)
         while True:
             try:
                 order = await self._orders.next()
@@ -145,12 +162,14 @@ class _Cells:
             self._is_ordered = True
             os.environ.update(order.get("env", {}))
             signal.signal(signal.SIGINT, self._interrupted)  # earlier code may have taken it
-            failure = await self._run(order["code"])
-            if not self._shell.wire.is_ours:  # a process that the cell forked came back to here
-                flush_output()
-                os._exit(0)
-            flush_output()
-            self._shell.wire.say(type="done", **({"error": failure} if failure else {}))
+            await self._answer(order["code"])
+
+    async def _answer(self, code: str) -> None:
+        failure = await self._run(code)
+        flush_output()
+        if not self._wire.is_ours:  # a process that the cell forked came back to here
+            os._exit(0)
+        self._wire.say(type="done", **({"error": failure} if failure else {}))
 
     async def _run(self, code: str) -> dict[str, Any] | None:
         self._shell.failure = None
@@ -158,11 +177,15 @@ class _Cells:
         self._is_ordered = False
         if self._is_interrupted:  # before it began
             self._cell.cancel()
+        if self._are_interrupts_held:
+            self._are_interrupts_held = False
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
         try:
             while not self._cell.done():
                 with contextlib.suppress(asyncio.CancelledError):  # as above
                     await asyncio.wait([self._cell])
-            failure = self._shell.failure or _failure(self._cell)
+            broken = _failure(self._cell)
+            failure = self._shell.failure or broken
             if failure and failure["ename"] == "CancelledError" and self._is_interrupted:
                 return {**failure, "ename": "KeyboardInterrupt"}
             return failure
