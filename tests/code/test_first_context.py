@@ -196,12 +196,16 @@ def test_the_traceback_of_an_interrupted_plain_cell_shows_nothing_of_ours() -> N
     assert not any("runners" in line for line in error["traceback"])
 
 
-def test_an_interrupt_ends_a_cell_that_waits_for_ipython() -> None:
-    with first_context() as first, first.running("%pwd\nwhile True: pass") as events:
-        next_of(events, "init")
-        while first.interrupt().status_code != 200:
-            pass  # the run is not announced yet
-        assert next_of(events, "error")["error"]["ename"] == "KeyboardInterrupt"
+@pytest.mark.parametrize("beginning", ["%pwd", "# " + "-" * 5_000_000])
+def test_an_interrupt_ends_a_cell_that_has_not_begun(beginning: str) -> None:
+    with first_context() as first:
+        first.run("kept = 42")
+        with first.running(f"{beginning}\nwhile True: pass") as events:
+            next_of(events, "init")
+            assert first.interrupt().status_code == 200
+            error = next_of(events, "error")["error"]
+        assert (error["ename"], error["evalue"]) == ("KeyboardInterrupt", "")
+        assert first.value("kept") == "42"
 
 
 def test_plain_cells_run_without_ipython_and_others_tell_that_it_is_broken(tmp_path: Path) -> None:

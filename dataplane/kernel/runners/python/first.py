@@ -124,6 +124,7 @@ class First:
         _say('{"type":"ready"}')
         self._settle(_read(self._line()))
         _signal.signal(_signal.SIGINT, self._interrupted)
+        _signal.pthread_sigmask(_signal.SIG_UNBLOCK, [_signal.SIGINT])
         while self.is_last_told:
             line = self._line()
             self._is_ordered = True
@@ -196,7 +197,7 @@ class First:
         __tracebackhide__ = True
         if self._is_running:
             raise KeyboardInterrupt
-        self.is_interrupted = self._is_ordered or _is_order_coming()
+        self.is_interrupted = self._is_ordered or bool(self.rest) or _is_order_coming()
 
 
 class _Reading:
@@ -264,6 +265,7 @@ def is_there(name: str) -> bool:
 
 
 if __name__ == "__main__":
+    _signal.pthread_sigmask(_signal.SIG_BLOCK, [_signal.SIGINT])  # until it can be answered
     sys.path[0:1] = []  # this directory, put there by the interpreter, is nobody else's business
     if not is_there("IPython"):
         sys.exit(MISSING_STATUS)

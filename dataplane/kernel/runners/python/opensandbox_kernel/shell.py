@@ -132,15 +132,13 @@ class Shell(InteractiveShell):
 
     def _showtraceback(self, etype: type, evalue: BaseException, stb: list[str]) -> None:
         theirs = [part for part in stb if not part.startswith(_OUR_FRAME)]
-        split = [line for part in theirs for line in part.removesuffix("\n").split("\n")]
-        lines = [line for line in split if _HIDDEN not in line]
+        lines = [line for line in _lines(theirs) if _HIDDEN not in line]
         self.failure = {"ename": etype.__name__, "evalue": _text(evalue), "traceback": lines}
 
     def told(self, error: BaseException) -> dict[str, Any]:
         """Tell an error that IPython only prints: a group, or a magic that does not exist."""
         frames = error.__traceback__.tb_next if error.__traceback__ else None  # without IPython's
-        parts = traceback.format_exception(type(error), error, frames)
-        lines = [line for part in parts for line in part.rstrip("\n").split("\n")]
+        lines = _lines(traceback.format_exception(type(error), error, frames))
         return {"ename": type(error).__name__, "evalue": _text(error), "traceback": lines}
 
     def enable_gui(self, gui: Any = None) -> None:
@@ -155,6 +153,11 @@ class Shell(InteractiveShell):
         super().init_display_formatter()
         tell_charts(self.display_formatter)
         self.display_formatter.active_types = self.display_formatter.format_types
+
+
+def _lines(parts: list[str]) -> list[str]:
+    """Return the lines of a traceback; other ends of lines than line feeds are the code's own."""
+    return [line for part in parts if part for line in part.removesuffix("\n").split("\n")]
 
 
 def _text(error: BaseException) -> str:
