@@ -211,10 +211,12 @@ class Cells:
             self._is_interrupted = self._is_ordered or self._orders.is_coming()
             return
         self._is_interrupted = True
-        is_ours = asyncio.current_task(self._loop) is self._serving
-        if nesting.is_in_callback(frame) and not is_ours:
+        if asyncio.current_task(self._loop) is self._serving:
+            self._cell.cancel()  # at once: it is about to begin
+        elif nesting.is_in_callback(frame):
             raise KeyboardInterrupt
-        self._loop.call_soon_threadsafe(self._cell.cancel)
+        else:
+            self._loop.call_soon_threadsafe(self._cell.cancel)
 
 
 def _failure(cell: asyncio.Task[Any]) -> dict[str, Any] | None:
