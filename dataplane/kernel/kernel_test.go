@@ -214,6 +214,7 @@ func TestATimeoutInterruptsAndSaysSo(t *testing.T) {
 
 func TestTheParentOfPythonIsReplacedWhenItIsKilled(t *testing.T) {
 	contexts := newContexts(t)
+	newContext(t, contexts, "python") // the first, which needs no parent
 	one := newContext(t, contexts, "python")
 	run(t, one, Request{Code: "x = 1"})
 	contexts.python.mu.Lock()
