@@ -25,3 +25,4 @@ for version in "$@"; do
 done
 # Go throws away what was not used for five days, also when the image is as old as that.
 find "$(go env GOCACHE)" -type f -exec touch -d 2100-01-01 {} +
+rm -rf "$GOPATH"
