@@ -67,7 +67,7 @@ def _status(options: argparse.Namespace) -> int:
 def _restart(options: argparse.Namespace) -> None:
     node = require_cluster(options.directory).find(options.name)
     node.restart(options.name.rpartition("/")[2])
-    print(f"{options.name} of {node.node.name} is started again.")
+    print(f"{options.name} of {node.node.name} is ready again.")
 
 
 def _load_image(options: argparse.Namespace) -> None:

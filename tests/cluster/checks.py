@@ -32,6 +32,8 @@ Check = Callable[[Cluster, Kubectl], None]
 def run_checks(cluster: Cluster) -> None:
     """Run every check, in a namespace that is removed afterwards."""
     kubectl = cluster.kubectl
+    # What an earlier run made may still be on its way out.
+    kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=80s")
     kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
     inside = kubectl.within(NAMESPACE)
     try:

@@ -65,7 +65,12 @@ class RunningNode:
 
     def start(self, component: Component) -> None:
         """Start a program of the node."""
-        self._ask(do="start", name=component.name, arguments=list(component.arguments))
+        self._ask(
+            do="start",
+            name=component.name,
+            arguments=list(component.arguments),
+            ready=component.ready,
+        )
 
     def children(self) -> dict[str, dict[str, object]]:
         """Return its programs by name, with `pid` and `ended`."""
@@ -101,7 +106,7 @@ class RunningNode:
         self._ask(do="signal", name=name, number=number)
 
     def restart(self, name: str) -> None:
-        """End a program, if it runs, and start it again as before."""
+        """End a program, if it runs, start it again as before, and wait until it is ready."""
         self.signal(name, signal.SIGTERM)
         deadline = time.monotonic() + _END_SECONDS
         while self.children()[name]["ended"] is None:
@@ -109,6 +114,8 @@ class RunningNode:
                 self.signal(name, signal.SIGKILL)
             time.sleep(_POLL_SECONDS)
         self._ask(do="start", name=name)
+        ready = self.children()[name]["ready"]
+        self.wait_until_ready(Component(name, (), str(ready)))
 
     def _ask(self, **request: object) -> dict[str, object]:
         try:

@@ -34,6 +34,7 @@ class Child:
     """A program that was started, and how it ended if it has."""
 
     arguments: list[str]
+    ready: str
     pid: int
     ended: int | None = None
     wanted_to_end: bool = False
@@ -50,10 +51,16 @@ class Supervisor:
     def answer(self, request: dict[str, object]) -> dict[str, object]:
         """Do what a line of JSON asks for."""
         match request:
-            case {"do": "start", "name": str(name), "arguments": list(arguments)}:
-                self._start(name, [str(argument) for argument in arguments])
+            case {
+                "do": "start",
+                "name": str(name),
+                "arguments": list(arguments),
+                "ready": str(ready),
+            }:
+                self._start(name, [str(argument) for argument in arguments], ready)
             case {"do": "start", "name": str(name)} if name in self._children:
-                self._start(name, self._children[name].arguments)
+                known = self._children[name]
+                self._start(name, known.arguments, known.ready)
             case {"do": "signal", "name": str(name), "number": int(number)} if (
                 name in self._children
             ):
@@ -82,7 +89,7 @@ class Supervisor:
     def _log(self, name: str) -> Path:
         return self._logs / f"{name}.log"
 
-    def _start(self, name: str, arguments: list[str]) -> None:
+    def _start(self, name: str, arguments: list[str], ready: str) -> None:
         known = self._children.get(name)
         if known is not None and known.ended is None:
             return
@@ -99,7 +106,7 @@ class Supervisor:
             setsid=True,
             setsigdef=[signal.SIGPIPE],
         )
-        self._children[name] = Child(arguments, pid)
+        self._children[name] = Child(arguments, ready, pid)
 
     def _signal(self, child: Child, number: int) -> None:
         if child.ended is None:
