@@ -54,8 +54,8 @@ serve: setup-run build ## Run a server in the foreground until Ctrl-C: PORT, API
 	@exec env $(if $(API_KEY),OPENSANDBOX_SERVER_API_KEY='$(API_KEY)') .venv/bin/opensandbox-server \
 		--port $(PORT) --runtime $(RUNTIME) $(if $(DATA),--data-dir '$(DATA)')
 
-images: setup build ## Build every image there is a recipe for, and start a sandbox from each
-	@.venv/bin/python -m pytest -q tests/images/build.py
+images: setup build ## Build every image there is a recipe for, with Docker too, and use each for its purpose
+	@.venv/bin/python -m pytest -q tests/images/build.py tests/images/code_interpreter.py tests/images/docker.py
 
 # make cluster NODES=2; a cluster keeps its files in build/cluster, or in CLUSTER_DIR
 cluster: setup-cluster ## Start a real Kubernetes cluster on this machine, as root: NODES, BLOCK

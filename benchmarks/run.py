@@ -71,6 +71,7 @@ TARGETS = {
     "context_vs_ipykernel": Target(0.05, "new Python context to first result / starting ipykernel"),
     "cell_vs_jupyter_client": Target(0.333, "a warm `1 + 1` / in ipykernel with jupyter_client"),
     "ten_contexts_vs_two_ipykernels": Target(1, "memory of ten Python contexts / two ipykernels"),
+    "first_cell_vs_first_command": Target(3, "create to the first cell's end / first command's"),
     "ingress_vs_reverseproxy": Target(1.4, "a request through ingress / Go's ReverseProxy"),
     "create_vs_docker_run": Target(0.125, "create to first output, cold / `docker run`"),
     "sdk_exec_vs_docker_exec": Target(0.0667, "`true` through client and ingress / `docker exec`"),
@@ -101,7 +102,7 @@ def summarize(raw: RawResult) -> Result:
         name=raw["name"],
         ours=round(ours, 4),
         other=round(other, 4),
-        ratio=round(ours / other, 4),
+        ratio=float(f"{ours / other:.4g}"),  # a small one keeps its digits
         unit=raw["unit"],
         samples={
             "ours": [round(sample, 4) for sample in raw["ours"]],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the Go programs into the wheel, so that installing the server installs all of it."""
+"""Puts the Go programs and the recipes of images into the wheel: installing it installs all."""
 
 from __future__ import annotations
 
@@ -35,6 +35,8 @@ class GoPrograms(BuildHookInterface[Any]):
         programs.mkdir(exist_ok=True)
         for name, architecture in [("execd", "amd64"), ("execd", "arm64"), ("ingress", own)]:
             self._build(name, architecture, programs / f"{name}-linux-{architecture}")
+        recipes = self._beside("sandboxes", "base/Dockerfile")
+        build_data["force_include"][str(recipes)] = "opensandbox_server/recipes"
         # Static programs need no C library, and Python code any version.
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-manylinux_2_17_{machine}.manylinux2014_{machine}"
@@ -51,11 +53,16 @@ class GoPrograms(BuildHookInterface[Any]):
         words += ["-ldflags", f"-s -w -X main.version={self.metadata.version}"]
         words += ["-o", str(target), f"./cmd/{name}"]
         settings = {"CGO_ENABLED": "0", "GOOS": "linux", "GOARCH": architecture}
-        subprocess.run(words, cwd=self._source(), env={**os.environ, **settings}, check=True)
+        subprocess.run(
+            words,
+            cwd=self._beside("dataplane", "go.mod"),
+            env={**os.environ, **settings},
+            check=True,
+        )
 
-    def _source(self) -> Path:
-        """Find the Go code: inside an unpacked sdist, or beside the server in the repository."""
-        for place in (Path(self.root, "dataplane"), Path(self.root).parent / "dataplane"):
-            if (place / "go.mod").is_file():
+    def _beside(self, name: str, file: str) -> Path:
+        """Find a directory: inside an unpacked sdist, or beside the server in the repository."""
+        for place in (Path(self.root, name), Path(self.root).parent / name):
+            if (place / file).is_file():
                 return place
-        raise RuntimeError("the Go code (dataplane/) is not here")
+        raise RuntimeError(f"{name}/ is not here")

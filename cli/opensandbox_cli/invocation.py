@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -86,12 +87,26 @@ def asynchronous(function: Command[P, T]) -> Callable[P, T]:
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
         import asyncio
+        import signal
 
+        _import_client()
         invocation = click.get_current_context().find_object(Invocation)
         assert invocation is not None, "main() makes one before any command runs"
-        return asyncio.run(_ended_by_signals(function(invocation, *args, **kwargs)))
+        before = signal.getsignal(signal.SIGINT)
+        try:
+            return asyncio.run(_ended_by_signals(function(invocation, *args, **kwargs)))
+        finally:
+            signal.signal(signal.SIGINT, before)  # the loop leaves Python's own behind
 
     return run
+
+
+def _import_client() -> None:
+    """Import what takes long, while Ctrl-C still ends us at once."""
+    # httpx has a command line, whose imports (rich, pygments) take longer than all others of it.
+    # It can do without, and nobody asks this process for it.
+    sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
+    import opensandbox.config  # noqa: F401
 
 
 async def _ended_by_signals(work: Coroutine[Any, Any, T]) -> T:

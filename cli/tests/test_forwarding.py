@@ -63,6 +63,25 @@ def test_connections_reach_a_port_that_listens_on_localhost_there(real_osb: Osb)
         assert b"Traceback" not in errors
 
 
+@pytest.mark.parametrize("end", ["killed", "exits by itself"])
+def test_it_ends_with_its_sandbox(osb: Osb, end: str) -> None:
+    entrypoint = ["sh", "-c", f"while [ ! -e {osb.home}/gone ]; do sleep 0.1; done"]
+    with (
+        osb.sandbox(entrypoint=entrypoint) as made,
+        started(osb, "port-forward", made, "0:7000") as forwarding,
+    ):
+        (local,) = ports_of(forwarding, 1)
+        if end == "killed":
+            osb.print_("sandbox", "kill", made)
+        else:
+            (osb.home / "gone").touch()
+        assert forwarding.wait(WAIT_SECONDS) == 5
+        _, errors = forwarding.communicate()
+        assert f"osb: sandbox {made} has ended; " in errors.decode()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", local), WAIT_SECONDS)
+
+
 def test_a_local_port_that_is_taken_is_named(osb: Osb) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, osb.sandbox() as made:
         port = taken.getsockname()[1]

@@ -4,6 +4,7 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 
 import click
 import pytest
@@ -154,8 +155,16 @@ def test_help_does_not_wait_for_the_client(words: list[str]) -> None:
     assert done.stderr == "imported: []\n"
 
 
+def test_a_command_does_without_the_command_line_of_httpx(lonely_osb: Osb) -> None:
+    program = replace(lonely_osb, variables={"PYTHONPROFILEIMPORTTIME": "1"})
+    told = program.run("sandbox", "list").stderr.decode()
+    imported = {line.rpartition("|")[2].strip() for line in told.splitlines()}
+    assert "httpx" in imported
+    assert not imported & {"rich", "pygments"}
+
+
 def test_both_names_are_installed() -> None:
     from importlib.metadata import entry_points
 
-    ours = entry_points(group="console_scripts").select(module="opensandbox_cli.main")
+    ours = entry_points(group="console_scripts").select(module="opensandbox_cli.__main__")
     assert {one.name for one in ours} == {"osb", "opensandbox"}

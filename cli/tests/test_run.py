@@ -4,6 +4,7 @@
 import os
 import signal
 import subprocess
+from contextlib import ExitStack
 
 import pytest
 
@@ -11,6 +12,8 @@ from cli.tests.program import WAIT_SECONDS, Osb
 from cli.tests.screen import Screen, started
 
 pytestmark = pytest.mark.slow
+
+AT_ONCE_SECONDS = 300.0  # bounds a crowd that shares one slow processor
 
 
 def test_outputs_stay_apart_and_the_exit_code_passes_through(real_osb: Osb) -> None:
@@ -23,6 +26,16 @@ def test_bytes_pass_through_in_and_out(real_osb: Osb) -> None:
     content = os.urandom(1 << 20)
     done = real_osb.run("run", "-i", "host", "--", "cat", stdin=content)
     assert (done.stdout == content, done.stderr, done.returncode) == (True, b"", 0)
+
+
+def test_many_at_once_all_succeed_and_leave_nothing(real_osb: Osb) -> None:
+    count = 12
+    with ExitStack() as stack:
+        words = [("run", "-i", "host", "--", "echo", f"number {one}") for one in range(count)]
+        running = [stack.enter_context(started(real_osb, *each)) for each in words]
+        done = [process.communicate(timeout=AT_ONCE_SECONDS) for process in running]
+    assert done == [(b"number %d\n" % one, b"") for one in range(count)]
+    assert real_osb.sandboxes() == []
 
 
 def test_a_single_word_is_shell_text_and_several_are_a_program(real_osb: Osb) -> None:

@@ -5,7 +5,6 @@
 package event
 
 import (
-	"encoding/json"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -27,13 +26,6 @@ const (
 // MaxFrame bounds an encoded frame: the smallest line buffer among the published clients is 4 MiB.
 const MaxFrame = 4<<20 - 1024
 
-// Error is the body of an error event. Value is the bare exit code when there is one.
-type Error struct {
-	Name      string   `json:"ename"`
-	Value     string   `json:"evalue"`
-	Traceback []string `json:"traceback"`
-}
-
 // AppendText appends a frame whose payload is text, and with cursor >= 0 the journal offset just
 // after it.
 func AppendText(b []byte, kind string, text []byte, at time.Time, cursor int64) []byte {
@@ -42,6 +34,16 @@ func AppendText(b []byte, kind string, text []byte, at time.Time, cursor int64) 
 	b = append(b, `","text":`...)
 	b = AppendString(b, text)
 	return appendEnd(b, at, cursor)
+}
+
+// AppendOutput appends text as it is, in as many frames as it takes.
+func AppendOutput(b []byte, kind string, text []byte, at time.Time) []byte {
+	for len(text) > 0 {
+		n := fitting(text, maxText)
+		b = AppendText(b, kind, text[:n], at, -1)
+		text = text[n:]
+	}
+	return b
 }
 
 // AppendBase64 is AppendText for bytes that are not text.
@@ -63,20 +65,6 @@ func AppendGap(b []byte, cursor int64, at time.Time) []byte {
 func AppendComplete(b []byte, took time.Duration, at time.Time) []byte {
 	b = append(b, `{"type":"execution_complete","execution_time":`...)
 	b = strconv.AppendInt(b, took.Milliseconds(), 10)
-	return appendEnd(b, at, -1)
-}
-
-// AppendError appends the terminal frame of a run that failed.
-func AppendError(b []byte, failure Error, at time.Time) []byte {
-	if failure.Traceback == nil {
-		failure.Traceback = []string{}
-	}
-	body, err := json.Marshal(failure)
-	if err != nil { // strings always encode
-		panic(err)
-	}
-	b = append(b, `{"type":"error","error":`...)
-	b = append(b, body...)
 	return appendEnd(b, at, -1)
 }
 

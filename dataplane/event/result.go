@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -13,6 +14,9 @@ import (
 
 // plainText is the MIME type that the contract calls "text" in a result.
 const plainText = "text/plain"
+
+// maxDisplayID bounds the name of a display. Those that code makes up for itself are short.
+const maxDisplayID = 1 << 10
 
 // Value is a result in every form there is of it, by MIME type.
 type Value struct {
@@ -27,19 +31,29 @@ func AppendCount(b []byte, count int, at time.Time) []byte {
 	return appendEnd(strconv.AppendInt(b, int64(count), 10), at, -1)
 }
 
-// AppendResult appends the frame of a result. Forms that are together too large for one frame are
-// left out, the largest first, and a frame of stderr says so.
+// Fit returns the forms of a result that go into one frame together, the smallest first, and a note
+// for each that does not.
+func Fit(data map[string]json.RawMessage) (fitting map[string]json.RawMessage, notes []string) {
+	kinds := slices.SortedFunc(maps.Keys(data), func(a, b string) int { return len(data[a]) - len(data[b]) })
+	fitting = map[string]json.RawMessage{}
+	room := MaxFrame - 4096
+	for _, kind := range kinds {
+		if room >= 0 {
+			room -= len(appendJSON(nil, data[kind])) + 2*len(kind)
+		}
+		if room >= 0 {
+			fitting[kind] = data[kind]
+			continue
+		}
+		notes = append(notes, fmt.Sprintf("The form %.100s of a result has %d bytes, more than fit; write it to a file and download that.\n", kind, len(data[kind])))
+	}
+	return fitting, notes
+}
+
+// AppendResult appends the frame of a result whose forms fit.
 func AppendResult(b []byte, value Value, at time.Time) []byte {
-	forms, left := fittingForms(value.Data)
-	for _, kind := range left {
-		note := fmt.Sprintf("The form %s of a result has %d bytes, more than fit; write it to a file and download that.\n", kind, len(value.Data[kind]))
-		b = AppendText(b, Stderr, []byte(note), at, -1)
-	}
-	if len(forms) == 0 && len(value.Data) > 0 {
-		return b
-	}
 	b = append(b, `{"type":"result","results":{`...)
-	for i, kind := range forms {
+	for i, kind := range slices.Sorted(maps.Keys(value.Data)) {
 		if i > 0 {
 			b = append(b, ',')
 		}
@@ -52,30 +66,12 @@ func AppendResult(b []byte, value Value, at time.Time) []byte {
 	}
 	b = append(b, '}')
 	if value.DisplayID != "" {
-		b = AppendString(append(b, `,"display_id":`...), []byte(value.DisplayID))
+		b = appendShortened(append(b, `,"display_id":`...), value.DisplayID, maxDisplayID)
 	}
 	if value.IsUpdate {
 		b = append(b, `,"update":true`...)
 	}
 	return appendEnd(b, at, -1)
-}
-
-// fittingForms are the MIME types that go into one frame, in order, and those that do not.
-func fittingForms(data map[string]json.RawMessage) (forms, left []string) {
-	for kind := range data {
-		forms = append(forms, kind)
-	}
-	slices.SortFunc(forms, func(a, b string) int { return len(data[a]) - len(data[b]) })
-	room := MaxFrame - 4096
-	for i, kind := range forms {
-		if room -= len(appendJSON(nil, data[kind])) + 2*len(kind); room < 0 {
-			left = append(left, forms[i:]...)
-			forms = forms[:i]
-			break
-		}
-	}
-	slices.Sort(forms)
-	return forms, left
 }
 
 // appendJSON appends a JSON value on one line, with the characters escaped that AppendString escapes.

@@ -23,14 +23,13 @@ func TestAResultIsOneLineWithPlainTextCalledText(t *testing.T) {
 
 func TestFormsThatDoNotFitAreLeftOutAndNamed(t *testing.T) {
 	large, _ := json.Marshal(strings.Repeat("x", MaxFrame))
-	value := Value{Data: map[string]json.RawMessage{"text/plain": json.RawMessage(`"small"`), "image/png": large}}
-	frames := decode(t, AppendResult(nil, value, at))
-	if len(frames) != 2 || frames[0].Type != Stderr || !strings.Contains(frames[0].Text, "image/png") || frames[1].Type != Result {
-		t.Errorf("got %+v", frames)
+	small := json.RawMessage(`"small"`)
+	fitting, notes := Fit(map[string]json.RawMessage{"text/plain": small, "image/png": large, "text/html": large})
+	if len(fitting) != 1 || string(fitting["text/plain"]) != string(small) {
+		t.Errorf("got %d forms", len(fitting))
 	}
-	delete(value.Data, "text/plain")
-	if frames = decode(t, AppendResult(nil, value, at)); len(frames) != 1 || frames[0].Type != Stderr {
-		t.Errorf("got %+v", frames)
+	if len(notes) != 2 || !strings.Contains(notes[0]+notes[1], "image/png") || !strings.Contains(notes[0]+notes[1], "text/html") {
+		t.Errorf("got %q", notes)
 	}
 }
 
@@ -47,7 +46,8 @@ func FuzzResultsStayOneLineOfJSON(f *testing.F) {
 		if err != nil {
 			t.Skip()
 		}
-		for _, one := range decode(t, AppendResult(nil, Value{Data: map[string]json.RawMessage{kind: form}}, at)) {
+		fitting, _ := Fit(map[string]json.RawMessage{kind: form})
+		for _, one := range decode(t, AppendResult(nil, Value{Data: fitting}, at)) {
 			if one.Type != Result {
 				t.Fatalf("got %+v", one)
 			}

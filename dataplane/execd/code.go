@@ -229,7 +229,7 @@ func streamCode(w http.ResponseWriter, r *http.Request, id string, running *kern
 
 func appendEvent(frames []byte, e kernel.Event) []byte {
 	if e.Result == nil {
-		return event.AppendText(frames, e.Kind, e.Text, e.At, -1)
+		return event.AppendOutput(frames, e.Kind, e.Text, e.At)
 	}
 	if e.Result.Count > 0 {
 		frames = event.AppendCount(frames, e.Result.Count, e.At)

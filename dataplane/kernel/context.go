@@ -60,7 +60,7 @@ type Context struct {
 // execution is the run that goes on, and why it was asked to end before its time.
 type execution struct {
 	run         *Run
-	interpreter interpreter
+	interpreter interpreter // nil: it has not begun
 	why         cause
 	isKilled    bool
 	grace       *time.Timer
@@ -85,52 +85,74 @@ func (c *Context) Start(ctx context.Context, request Request) (*Run, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	run := newRun()
+	e := c.announce()
 	c.contexts.runs.Add(1)
 	go func() {
 		defer c.contexts.runs.Done()
-		run.end(c.execute(run, request))
+		e.run.end(c.execute(e, request))
 		c.turn <- struct{}{}
 	}()
-	return run, nil
+	return e.run, nil
 }
 
-// execute runs request in the living interpreter, or in a new one.
-func (c *Context) execute(run *Run, request Request) *event.Error {
+// announce makes a new run the one that Interrupt means.
+func (c *Context) announce() *execution {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.current = &execution{run: newRun()}
+	return c.current
+}
+
+// execute runs request and says how it ended.
+func (c *Context) execute(e *execution, request Request) *event.Error {
+	failure := c.attempt(e, request)
+	c.conclude(e)
+	return e.explain(failure, request.Timeout)
+}
+
+// attempt runs request in the living interpreter, or in a new one.
+func (c *Context) attempt(e *execution, request Request) *event.Error {
 	now := c.contexts.environ.For(nil, c.envs)
-	if err := c.prepare(run, now); err != nil {
+	if err := c.prepare(e.run, now); err != nil {
 		return &event.Error{Name: "InterpreterNotStarted", Value: err.Error()}
+	}
+	if !c.begin(e) {
+		return &event.Error{Name: "KeyboardInterrupt"}
 	}
 	request.Env = changed(c.given, now, request.Env)
 	c.given = now
-	e := c.announce(run)
 	if request.Timeout > 0 {
 		timer := time.AfterFunc(request.Timeout, func() { _ = c.stop(e, timedOut) })
 		defer timer.Stop()
 	}
-	failure := c.interpreter.run(run, request)
+	failure := c.interpreter.run(e.run, request)
+	c.isEndTold = c.interpreter.hasEnded()
+	return failure
+}
+
+// begin gives a run its interpreter, unless somebody has asked it to end.
+func (c *Context) begin(e *execution) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.gone:
+		e.why = deleted
+	default:
+	}
+	if e.why == byItself {
+		e.interpreter = c.interpreter
+	}
+	return e.why == byItself
+}
+
+// conclude says that nothing runs any more. From then on nobody changes e.
+func (c *Context) conclude(e *execution) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.current = nil
 	if e.grace != nil {
 		e.grace.Stop()
 	}
-	c.isEndTold = c.interpreter.hasEnded()
-	return e.explain(failure, request.Timeout)
-}
-
-// announce makes a run the one that Interrupt means.
-func (c *Context) announce(run *Run) *execution {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.current = &execution{run: run, interpreter: c.interpreter}
-	select {
-	case <-c.gone:
-		c.current.why = deleted
-		c.interpreter.kill()
-	default:
-	}
-	return c.current
 }
 
 // prepare makes sure that an interpreter lives.
@@ -189,6 +211,10 @@ func (c *Context) stop(e *execution, why cause) error {
 	if c.current != e {
 		return process.ErrNotRunning
 	}
+	if e.interpreter == nil { // its interpreter starts: it will not begin
+		e.why = why
+		return nil
+	}
 	if e.why == byItself {
 		e.why = why
 		e.grace = time.AfterFunc(interruptGrace, func() { c.kill(e) })
@@ -230,7 +256,9 @@ func (c *Context) discard() {
 	c.mu.Lock()
 	if e := c.current; e != nil {
 		e.why = deleted
-		e.interpreter.kill()
+		if e.interpreter != nil {
+			e.interpreter.kill()
+		}
 		slow := time.AfterFunc(deleteGrace, e.run.Abandon)
 		defer slow.Stop()
 	}

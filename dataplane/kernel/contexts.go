@@ -40,7 +40,7 @@ type Contexts struct {
 
 	mu       sync.Mutex
 	byID     map[string]*Context
-	defaults map[string]*sync.Mutex // by language; held while the default context is made
+	defaults map[string]*making // by language, while the default context is looked for or made
 	isClosed bool
 }
 
@@ -48,7 +48,7 @@ type Contexts struct {
 func New(table *process.Table, environ *process.Environ, sessions *session.Sessions, dir string, log *slog.Logger) *Contexts {
 	return &Contexts{
 		table: table, environ: environ, sessions: sessions, dir: dir, log: log,
-		byID: map[string]*Context{}, defaults: map[string]*sync.Mutex{},
+		byID: map[string]*Context{}, defaults: map[string]*making{},
 	}
 }
 
@@ -89,23 +89,43 @@ func (c *Contexts) register(made *Context) error {
 	return nil
 }
 
+// making is held by whoever makes a default context, and known while somebody wants it.
+type making struct {
+	sync.Mutex
+	wanted int
+}
+
 // Default is the context of a language for code that names none, made on first use.
 func (c *Contexts) Default(language string) (*Context, error) {
 	language = canonical(language)
 	id := "default-" + language
-	c.mu.Lock()
-	making := c.defaults[language]
-	if making == nil {
-		making = &sync.Mutex{}
-		c.defaults[language] = making
-	}
-	c.mu.Unlock()
-	making.Lock()
-	defer making.Unlock()
+	defer c.holdDefault(language)()
 	if found, err := c.Get(id); err == nil {
 		return found, nil
 	}
 	return c.create(id, language, "", nil)
+}
+
+// holdDefault keeps others from the default context of a language until the function it returns is
+// called.
+func (c *Contexts) holdDefault(language string) (release func()) {
+	c.mu.Lock()
+	held := c.defaults[language]
+	if held == nil {
+		held = &making{}
+		c.defaults[language] = held
+	}
+	held.wanted++
+	c.mu.Unlock()
+	held.Lock()
+	return func() {
+		held.Unlock()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if held.wanted--; held.wanted == 0 {
+			delete(c.defaults, language)
+		}
+	}
 }
 
 // Get finds a context by its id.

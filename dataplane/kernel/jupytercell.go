@@ -14,6 +14,7 @@ import (
 type jupyterCell struct {
 	kernel    *jupyterKernel
 	id        string
+	hasBegun  bool // before that the kernel takes no notice of an interrupt
 	isReplied bool
 	isIdle    bool
 	failure   *event.Error
@@ -23,6 +24,7 @@ type jupyterCell struct {
 func (k *jupyterKernel) run(run *Run, request Request) *event.Error {
 	k.begin(run)
 	defer k.end()
+	defer k.setRunning(false)
 	id, err := k.ask(k.shell, "execute_request", map[string]any{
 		"code": request.Code, "silent": false, "store_history": true,
 		"user_expressions": struct{}{}, "allow_stdin": false, "stop_on_error": false,
@@ -60,6 +62,10 @@ func (c *jupyterCell) reply(said jupyterMessage) {
 		return
 	}
 	c.isReplied = true
+	if said.Content == nil {
+		c.failure = &errorTooLarge
+		return
+	}
 	var content struct {
 		Status string `json:"status"`
 		event.Error
@@ -75,6 +81,14 @@ func (c *jupyterCell) reply(said jupyterMessage) {
 
 // broadcast tells what belongs to the cell, and what belongs to none.
 func (c *jupyterCell) broadcast(said jupyterMessage) {
+	if !c.hasBegun && said.Parent.ID == c.id && said.Header.Type != "status" {
+		c.hasBegun = true
+		c.kernel.setRunning(true)
+	}
+	if said.Content == nil {
+		c.passOver(said)
+		return
+	}
 	var content struct {
 		Name      string                     `json:"name"` // of a stream
 		Text      string                     `json:"text"`
@@ -99,11 +113,11 @@ func (c *jupyterCell) broadcast(said jupyterMessage) {
 			c.kernel.tell(Event{At: now, Kind: kind, Text: []byte(content.Text)})
 		}
 	case "execute_result", "display_data", "update_display_data":
-		result := &Result{Data: content.Data, DisplayID: content.Transient.DisplayID, IsUpdate: said.Header.Type == "update_display_data"}
+		result := Result{Data: content.Data, DisplayID: content.Transient.DisplayID, IsUpdate: said.Header.Type == "update_display_data"}
 		if said.Header.Type == "execute_result" {
 			result.Count = content.Count
 		}
-		c.kernel.tell(Event{At: now, Kind: event.Result, Result: result})
+		c.kernel.show(result)
 	case "error":
 		var failure event.Error
 		if said.Parent.ID == c.id && json.Unmarshal(said.Content, &failure) == nil {
@@ -111,5 +125,16 @@ func (c *jupyterCell) broadcast(said jupyterMessage) {
 		}
 	case "status":
 		c.isIdle = c.isIdle || said.Parent.ID == c.id && content.State == "idle"
+	}
+}
+
+// passOver tells of a message that is too large to keep. An error comes with the reply, too.
+func (c *jupyterCell) passOver(said jupyterMessage) {
+	switch said.Header.Type {
+	case "stream":
+		note := []byte("(output of more than 64 MiB at once was left out; write it to a file)\n")
+		c.kernel.tell(Event{At: time.Now(), Kind: event.Stderr, Text: note})
+	case "execute_result", "display_data", "update_display_data":
+		c.kernel.show(Result{Data: resultTooLarge})
 	}
 }

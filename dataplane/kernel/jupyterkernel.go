@@ -37,6 +37,12 @@ type jupyterKernel struct {
 	closed      chan struct{}
 	closing     sync.Once
 	readers     sync.WaitGroup
+
+	interrupting sync.Mutex // guards all below
+	isRunning    bool       // a cell has begun
+	began        time.Time  // when it did
+	isAsked      bool       // somebody wants it to end
+	early        *time.Timer
 }
 
 // retryPause is between two tries to reach a kernel that has not bound its ports yet.
@@ -71,7 +77,7 @@ func (c *Contexts) startJupyter(spec kernelspec, s start) (interpreter, error) {
 	if err == nil {
 		defer nothing.Close()
 		k.process, err = c.table.Start(process.Spec{
-			Path: path, Argv: argv, Env: process.List(env), Dir: s.dir, Files: []*os.File{nothing, nothing, nothing},
+			Path: path, Argv: argv, Env: process.List(env), Dir: s.dir, Files: []*os.File{nothing, nothing, nothing}, EndsGroup: true,
 		})
 	}
 	if err != nil {
@@ -191,10 +197,53 @@ func (k *jupyterKernel) ask(on *zmtp, kind string, content any) (string, error) 
 	return id, err
 }
 
+const (
+	// interruptLimit bounds how long a kernel takes to hear of an interrupt.
+	interruptLimit = time.Second
+	// beginning is how long a kernel is left alone that says that a cell begins: until the code itself
+	// runs, an interrupt is lost on it, or hits its own code.
+	beginning = 300 * time.Millisecond
+)
+
+// interrupt asks the cell to end, as soon as it has begun.
 func (k *jupyterKernel) interrupt() error {
+	k.interrupting.Lock()
+	defer k.interrupting.Unlock()
+	k.isAsked = true
+	if !k.isRunning || time.Since(k.began) < beginning {
+		return nil
+	}
+	return k.passInterrupt()
+}
+
+// setRunning says that a cell has begun or is over. An interrupt that came too early is passed on.
+func (k *jupyterKernel) setRunning(isRunning bool) {
+	k.interrupting.Lock()
+	defer k.interrupting.Unlock()
+	k.isRunning, k.began = isRunning, time.Now()
+	if isRunning {
+		k.early = time.AfterFunc(beginning, k.passEarlyInterrupt)
+		return
+	}
+	k.isAsked = false
+	if k.early != nil {
+		k.early.Stop()
+	}
+}
+
+func (k *jupyterKernel) passEarlyInterrupt() {
+	k.interrupting.Lock()
+	defer k.interrupting.Unlock()
+	if k.isRunning && k.isAsked {
+		_ = k.passInterrupt() // when it fails the cell fails, too
+	}
+}
+
+func (k *jupyterKernel) passInterrupt() error {
 	if k.takesSignal {
 		return k.process.SignalGroup(syscall.SIGINT)
 	}
+	k.control.limitSend(interruptLimit)
 	_, err := k.ask(k.control, "interrupt_request", struct{}{})
 	return err
 }

@@ -4,7 +4,9 @@ package kernel
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -279,5 +281,48 @@ func TestAProgramThatIsNoRunnerIsAnError(t *testing.T) {
 		if _, err := startRunner(table, spec, make(chan struct{})); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v", script, err)
 		}
+	}
+}
+
+func TestLanguagesThatDoNotExistAreNotRemembered(t *testing.T) {
+	contexts := newContexts(t)
+	for i := range 100 {
+		if _, err := contexts.Default(fmt.Sprintf("language-%d", i%10)); !errors.Is(err, ErrNoKernel) {
+			t.Fatal(err)
+		}
+	}
+	if n := len(contexts.defaults) + len(contexts.byID); n != 0 {
+		t.Errorf("%d languages are remembered", n)
+	}
+}
+
+func TestWhatIsTooMuchToKeepBetweenTwoRunsIsTold(t *testing.T) {
+	var between teller
+	for range 10_000 {
+		between.tell(Event{Kind: event.Result, Result: &Result{}})
+	}
+	between.tell(Event{Kind: event.Stdout, Text: make([]byte, maxKept)})
+	if len(between.kept) > maxKept/keptCost {
+		t.Errorf("%d events are kept", len(between.kept))
+	}
+	run := newRun()
+	go func() {
+		between.begin(run)
+		run.end(nil)
+	}()
+	if got := follow(t, run); !strings.Contains(got.err, "65536 more bytes") {
+		t.Errorf("got %q", got.err)
+	}
+}
+
+func TestAFormThatNoClientCanBeGivenIsNotKeptForOneThatIsSlow(t *testing.T) {
+	run := newRun()
+	speaker := teller{run: run}
+	large := json.RawMessage(`"` + strings.Repeat("x", event.MaxFrame) + `"`)
+	speaker.show(Result{Data: map[string]json.RawMessage{"text/plain": json.RawMessage(`"small"`), "text/html": large}})
+	run.end(nil)
+	got := follow(t, run)
+	if len(got.results) != 1 || len(got.results[0].Data) != 1 || !strings.Contains(got.err, "text/html") {
+		t.Errorf("got %d results and %q", len(got.results), got.err)
 	}
 }

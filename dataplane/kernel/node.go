@@ -23,7 +23,7 @@ func (c *Contexts) startNode(language string, s start) (interpreter, error) {
 
 // startRunner starts a program that is a runner.
 func (c *Contexts) startRunner(language string, s start, argv ...string) (interpreter, error) {
-	spec := process.Spec{Path: argv[0], Argv: argv, Env: process.List(s.env), Dir: s.dir}
+	spec := process.Spec{Path: argv[0], Argv: argv, Env: process.List(s.env), Dir: s.dir, EndsGroup: true}
 	r, err := startRunner(c.table, spec, s.cancelled)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", language, err)

@@ -21,12 +21,14 @@ import (
 )
 
 // pythonParent is a Python process that has imported and warmed what every context needs. Contexts
-// are forked from it. It starts with the first context.
+// are forked from it. The first context needs none: it starts by itself, and at once, so the parent
+// starts with the second.
 type pythonParent struct {
-	mu      sync.Mutex // one context is forked at a time
-	process *process.Process
-	control *os.File
-	made    string // the program and variables it was started with
+	mu       sync.Mutex // one context is forked at a time
+	process  *process.Process
+	control  *os.File
+	made     string // the program and variables it was started with
+	hasFirst bool   // a context has started by itself
 }
 
 // pythonPrograms are tried in this order; one that lacks IPython is passed over.
@@ -43,8 +45,54 @@ func pythonPrograms(env map[string]string) []string {
 	return found
 }
 
-// startPython forks an interpreter from the parent.
+// startPython starts the first context by itself and forks the others from the parent.
 func (c *Contexts) startPython(s start) (interpreter, error) {
+	if c.python.takeFirst() {
+		r, err := c.startFirstPython(s)
+		if err == nil {
+			return r, nil
+		}
+		c.python.giveBackFirst()
+		return nil, err
+	}
+	return c.forkPython(s)
+}
+
+// startFirstPython starts a context that becomes IPython when it has to.
+func (c *Contexts) startFirstPython(s start) (*runner, error) {
+	home, err := c.runnerDir("python")
+	if err != nil {
+		return nil, err
+	}
+	err = errNoPython
+	for _, program := range pythonPrograms(s.env) {
+		spec := process.Spec{
+			Path: program, Argv: []string{program, home + "/first.py"}, Env: process.List(s.env), Dir: "/", EndsGroup: true,
+		}
+		var r *runner
+		if r, err = startRunner(c.table, spec, s.cancelled); err == nil {
+			r.takesSignals = true
+			return r, r.settle(s)
+		}
+		if !errors.Is(err, ErrNoKernel) {
+			return nil, err
+		}
+		err = noIPython(program)
+	}
+	return nil, err
+}
+
+// settle tells a new interpreter its place in the world.
+func (r *runner) settle(s start) error {
+	err := r.send(order{Type: "start", Dir: s.dir, Env: s.env})
+	if err != nil {
+		r.close()
+	}
+	return err
+}
+
+// forkPython forks an interpreter from the parent.
+func (c *Contexts) forkPython(s start) (interpreter, error) {
 	w, err := newWires()
 	if err != nil {
 		return nil, err
@@ -64,8 +112,7 @@ func (c *Contexts) startPython(s start) (interpreter, error) {
 		}
 		return nil, err
 	}
-	if err := r.send(order{Type: "start", Dir: s.dir, Env: s.env}); err != nil {
-		r.close()
+	if err := r.settle(s); err != nil {
 		return nil, err
 	}
 	go r.listen(in)
@@ -93,6 +140,21 @@ func (r *runner) adopt(table *process.Table, in *bufio.Reader, cancelled <-chan 
 	return nil
 }
 
+// takeFirst says whether the caller starts the first context.
+func (p *pythonParent) takeFirst() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	isFirst := !p.hasFirst
+	p.hasFirst = true
+	return isFirst
+}
+
+func (p *pythonParent) giveBackFirst() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hasFirst = false
+}
+
 // fork lets the parent fork once; the new process gets the child's ends of w.
 func (p *pythonParent) fork(c *Contexts, s start, w *wires) error {
 	p.mu.Lock()
@@ -112,7 +174,17 @@ func (p *pythonParent) fork(c *Contexts, s start, w *wires) error {
 	}
 }
 
-var errNoProcess = errors.New("no process could be made; perhaps the sandbox has reached its limit of processes")
+// forkLimit bounds how long a warm parent takes to fork. One that was stopped never does.
+const forkLimit = 10 * time.Second
+
+var (
+	errNoProcess = errors.New("no process could be made; perhaps the sandbox has reached its limit of processes")
+	errNoPython  = fmt.Errorf("%w: Python is not in this image; use an image that has python3 with IPython", ErrNoKernel)
+)
+
+func noIPython(program string) error {
+	return fmt.Errorf("%w: %s has no IPython; install it with: %s -m pip install ipython", ErrNoKernel, program, program)
+}
 
 func (p *pythonParent) request(w *wires) error {
 	fds := make([]int, len(w.childs))
@@ -133,7 +205,7 @@ func (p *pythonParent) request(w *wires) error {
 	}
 	if err == nil {
 		var answer [1]byte
-		_ = p.control.SetReadDeadline(time.Now().Add(startLimit))
+		_ = p.control.SetReadDeadline(time.Now().Add(forkLimit))
 		_, err = io.ReadFull(p.control, answer[:])
 		if err == nil && answer[0] != 'o' {
 			err = errNoProcess
@@ -151,12 +223,12 @@ func (p *pythonParent) ensure(c *Contexts, s start) error {
 			wanted += "\x00" + variable
 		}
 	}
-	if p.process != nil && p.made == wanted && !p.hasEnded() {
+	if p.isAlive() && p.made == wanted {
 		return nil
 	}
 	p.end()
 	if len(programs) == 0 {
-		return fmt.Errorf("%w: Python is not in this image; use an image that has python3 with IPython", ErrNoKernel)
+		return errNoPython
 	}
 	home, err := c.runnerDir("python")
 	if err != nil {
@@ -179,10 +251,9 @@ func (p *pythonParent) begin(table *process.Table, program, home string, s start
 	}
 	_ = unix.SetNonblock(pair[0], true)
 	ours, childs := os.NewFile(uintptr(pair[0]), "control"), os.NewFile(uintptr(pair[1]), "control")
-	defer childs.Close()
 	said, childSaid, err := process.OutputPipe()
 	if err != nil {
-		ours.Close()
+		closeFiles([]*os.File{ours, childs})
 		return err
 	}
 	defer said.Close()
@@ -194,7 +265,7 @@ func (p *pythonParent) begin(table *process.Table, program, home string, s start
 			Files: []*os.File{nothing, nothing, childSaid, childs},
 		})
 	}
-	childSaid.Close()
+	closeFiles([]*os.File{childs, childSaid}) // so that its end is told as the end of both
 	if err != nil {
 		ours.Close()
 		return err
@@ -216,17 +287,20 @@ func (p *pythonParent) awaitWarm(program string, said *os.File) error {
 	words, _ := io.ReadAll(io.LimitReader(said, 8<<10))
 	p.end()
 	if err == nil && answer[0] == 'm' {
-		return fmt.Errorf("%w: %s has no IPython; install it with: %s -m pip install ipython", ErrNoKernel, program, program)
+		return noIPython(program)
 	}
 	return fmt.Errorf("%s did not start (%s): %s", program, exit, strings.TrimSpace(string(words)))
 }
 
-func (p *pythonParent) hasEnded() bool {
+func (p *pythonParent) isAlive() bool {
+	if p.process == nil {
+		return false
+	}
 	select {
 	case <-p.process.Done():
-		return true
-	default:
 		return false
+	default:
+		return true
 	}
 }
 

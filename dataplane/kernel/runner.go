@@ -31,28 +31,6 @@ const (
 // missingStatus is how a runner exits that lacks something; it has said what on standard error.
 const missingStatus = 3
 
-// maxMessage bounds one line of a runner. A larger result is read, not kept, and told as missing.
-const maxMessage = 64 << 20
-
-// order is what a runner is told: "start" once, where its parent needs it, then "run" for each cell.
-type order struct {
-	Type string            `json:"type"`
-	Code string            `json:"code"`
-	Dir  string            `json:"dir,omitempty"`
-	Env  map[string]string `json:"env,omitempty"`
-}
-
-// message is what a runner says: "ready" once, "result" for each value, "done" at the end of a cell.
-type message struct {
-	Type      string                     `json:"type"`
-	PID       int                        `json:"pid"` // in "ready", of a runner that we did not start
-	Data      map[string]json.RawMessage `json:"data"`
-	Count     int                        `json:"count"`
-	DisplayID string                     `json:"display_id"`
-	IsUpdate  bool                       `json:"update"`
-	Error     *event.Error               `json:"error"`
-}
-
 // runner is a process that runs code of one language in one context.
 type runner struct {
 	teller
@@ -62,8 +40,13 @@ type runner struct {
 	outputs []*output
 	dones   chan message  // the end of each cell
 	lost    chan struct{} // closed when it says nothing more
+	broken  error         // set before lost is closed when somebody else spoke in its place
 
 	takesSignals bool // SIGINT interrupts the cell and not the interpreter
+
+	interrupting sync.Mutex // guards the two below
+	isGiven      bool       // the runner has all of the cell that goes on
+	isAsked      bool       // somebody wants that cell to end
 
 	closing sync.Once
 }
@@ -215,10 +198,10 @@ func (r *runner) listen(in *bufio.Reader) {
 		if err != nil {
 			return
 		}
-		said := message{Type: "result", Data: tooLarge}
+		said := withoutContent(line)
 		if isWhole {
 			said = message{}
-			if json.Unmarshal(line, &said) != nil {
+			if r.broken = json.Unmarshal(line, &said); r.broken != nil {
 				return // not our runner's words: whoever writes there has broken it
 			}
 		}
@@ -227,9 +210,7 @@ func (r *runner) listen(in *bufio.Reader) {
 		}
 		switch said.Type {
 		case "result":
-			r.tell(Event{At: time.Now(), Kind: event.Result, Result: &Result{
-				Data: said.Data, Count: said.Count, DisplayID: said.DisplayID, IsUpdate: said.IsUpdate,
-			}})
+			r.show(Result{Data: said.Data, Count: said.Count, DisplayID: said.DisplayID, IsUpdate: said.IsUpdate})
 			_, err = r.acks.Write([]byte{'\n'})
 		case "done":
 			select {
@@ -239,27 +220,6 @@ func (r *runner) listen(in *bufio.Reader) {
 		}
 		if err != nil {
 			return
-		}
-	}
-}
-
-var tooLarge = map[string]json.RawMessage{
-	"text/plain": json.RawMessage(`"(a result of more than 64 MiB was left out; write it to a file)"`),
-}
-
-// readLine reads a line of at most limit bytes; of a longer one it says that it is not whole.
-func readLine(in *bufio.Reader, limit int) (line []byte, isWhole bool, err error) {
-	isWhole = true
-	for {
-		part, err := in.ReadSlice('\n')
-		if isWhole = isWhole && len(line)+len(part) <= limit; isWhole {
-			line = append(line, part...)
-		}
-		if err == nil {
-			return line, isWhole, nil
-		}
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return nil, false, err
 		}
 	}
 }
@@ -274,12 +234,46 @@ func (r *runner) send(o order) error {
 	return err
 }
 
-// interrupt is a signal, as from a keyboard, or an order where a signal would end the interpreter.
+// interrupt waits for nothing: a cell that the runner does not have yet is interrupted when it has.
 func (r *runner) interrupt() error {
+	r.interrupting.Lock()
+	defer r.interrupting.Unlock()
+	isFirst := !r.isAsked
+	r.isAsked = true
+	if r.isGiven && (isFirst || r.takesSignals) {
+		return r.passInterrupt()
+	}
+	return nil
+}
+
+// passInterrupt sends a signal, as from a keyboard, or an order where a signal would end the
+// interpreter.
+func (r *runner) passInterrupt() error {
 	if r.takesSignals {
 		return r.process.SignalGroup(syscall.SIGINT)
 	}
 	return r.send(order{Type: "interrupt"})
+}
+
+// give sends a cell, and the interrupt that came meanwhile.
+func (r *runner) give(o order) error {
+	if err := r.send(o); err != nil {
+		return err
+	}
+	r.interrupting.Lock()
+	defer r.interrupting.Unlock()
+	r.isGiven = true
+	if r.isAsked {
+		return r.passInterrupt()
+	}
+	return nil
+}
+
+// take says that the cell is over.
+func (r *runner) take() {
+	r.interrupting.Lock()
+	defer r.interrupting.Unlock()
+	r.isGiven, r.isAsked = false, false
 }
 
 func (r *runner) hasEnded() bool {
@@ -310,7 +304,8 @@ func (r *runner) close() {
 func (r *runner) run(run *Run, request Request) *event.Error {
 	r.begin(run)
 	defer r.end()
-	if r.send(order{Type: "run", Code: request.Code, Env: request.Env}) != nil {
+	defer r.take()
+	if r.give(order{Type: "run", Code: request.Code, Env: request.Env}) != nil {
 		return r.died()
 	}
 	select {
@@ -327,17 +322,31 @@ const exitGrace = time.Second
 
 // died is the failure of a cell with which its interpreter ended.
 func (r *runner) died() *event.Error {
+	how := "the interpreter ended (%s)"
 	select {
 	case <-r.process.Done():
 	case <-time.After(exitGrace): // it closed the connection and lives on
+		how = "the interpreter lost its connection, so it was ended (%s)"
+		if r.hasForeignWords() {
+			how = "the code wrote on the interpreter's connection, so it was ended (%s)"
+		}
 		r.kill()
 	}
 	exit := r.process.Exit()
 	for _, o := range r.outputs {
 		o.sync()
 	}
-	reason := fmt.Sprintf("the interpreter ended (%s); its state is lost and the next run starts a new one", exit)
-	return &event.Error{Name: "InterpreterDied", Value: reason}
+	return &event.Error{Name: "InterpreterDied", Value: fmt.Sprintf(how+"; its state is lost and the next run starts a new one", exit)}
+}
+
+// hasForeignWords says that something else than the runner has spoken on its connection.
+func (r *runner) hasForeignWords() bool {
+	select {
+	case <-r.lost:
+		return r.broken != nil
+	default:
+		return false
+	}
 }
 
 func (r *runner) kill() { _ = r.process.SignalGroup(syscall.SIGKILL) } // it may have ended in this moment

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"sync"
 	"time"
@@ -76,7 +77,7 @@ func (z *zmtp) greet(socketType string) error {
 	if _, err := z.conn.Write(appendFrame(nil, flagCommand, ready)); err != nil {
 		return err
 	}
-	flags, _, err := z.readFrame()
+	flags, _, err := z.readFrame(maxMessage)
 	if err == nil && flags&flagCommand == 0 {
 		err = errPeer
 	}
@@ -114,14 +115,20 @@ func (z *zmtp) send(parts ...[]byte) error {
 	return err
 }
 
-// receive waits for the next message.
+// limitSend bounds what is sent from now on.
+func (z *zmtp) limitSend(limit time.Duration) { _ = z.conn.SetWriteDeadline(time.Now().Add(limit)) }
+
+// receive waits for the next message. Of one with more than maxMessage bytes the parts are nil that
+// have no room.
 func (z *zmtp) receive() ([][]byte, error) {
 	var parts [][]byte
+	room := maxMessage
 	for {
-		flags, body, err := z.readFrame()
+		flags, body, err := z.readFrame(room)
 		if err != nil {
 			return nil, err
 		}
+		room -= len(body)
 		if flags&flagCommand != 0 {
 			if err := z.answer(body); err != nil {
 				return nil, err
@@ -150,7 +157,8 @@ func (z *zmtp) answer(command []byte) error {
 	return err
 }
 
-func (z *zmtp) readFrame() (flags byte, body []byte, err error) {
+// readFrame reads a frame; one that is longer than room is passed over, and its body is nil.
+func (z *zmtp) readFrame(room int) (flags byte, body []byte, err error) {
 	if flags, err = z.in.ReadByte(); err != nil {
 		return 0, nil, err
 	}
@@ -167,8 +175,12 @@ func (z *zmtp) readFrame() (flags byte, body []byte, err error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	if size > maxMessage {
-		return 0, nil, fmt.Errorf("a frame of %d bytes is too large", size)
+	if size > math.MaxInt64 {
+		return 0, nil, errPeer
+	}
+	if size > uint64(room) {
+		_, err = io.CopyN(io.Discard, z.in, int64(size))
+		return flags, nil, err
 	}
 	body = make([]byte, size)
 	_, err = io.ReadFull(z.in, body)

@@ -37,6 +37,11 @@ func NewEnviron(vars []string, file string) *Environ {
 	return &Environ{base: base, file: file}
 }
 
+// PutFirst has programs looked for in dirs before all other places. Call it before For.
+func (e *Environ) PutFirst(dirs []string) {
+	e.base["PATH"] = strings.Join(append(slices.Clone(dirs), e.base["PATH"]), ":")
+}
+
 // For is the environment for one process: base, then who it runs as, then the env file, then
 // request. A missing env file is an empty one. OPENSANDBOX_ID cannot be changed.
 func (e *Environ) For(id *Identity, request map[string]string) map[string]string {

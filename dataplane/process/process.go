@@ -28,6 +28,8 @@ type Spec struct {
 	Terminal bool       // Files[0] becomes the controlling terminal
 	// Foreground gives the new group the terminal that Files[0] is, when it is ours.
 	Foreground bool
+	// EndsGroup kills what is left of the group when the process ends.
+	EndsGroup bool
 }
 
 // Exit is how a process ended: by itself with Code, or by Signal (then Code is -1).
@@ -57,6 +59,8 @@ type Process struct {
 	pid   int
 	done  chan struct{}
 	exit  Exit // set before done is closed
+
+	endsGroup bool
 }
 
 // Done is closed when the process has ended and been reaped.
@@ -122,17 +126,23 @@ func (t *Table) Start(spec Spec) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", spec.Argv[0], err)
 	}
-	p := &Process{table: t, pid: pid, done: make(chan struct{})}
+	p := &Process{table: t, pid: pid, done: make(chan struct{}), endsGroup: spec.EndsGroup}
 	t.live[pid] = p
 	return p, nil
 }
 
-// Adopt takes charge of a process that somebody else forked and that the kernel hands to us as an
-// orphan. The caller makes sure that it has not ended yet and leads its own process group.
+// Adopt takes charge of a process that somebody else forked, that leads its own process group and
+// that the kernel has handed to us as an orphan. Its group ends with it. One that does not end by
+// itself but has been reaped was killed.
 func (t *Table) Adopt(pid int) *Process {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	p := &Process{table: t, pid: pid, done: make(chan struct{})}
+	p := &Process{table: t, pid: pid, done: make(chan struct{}), endsGroup: true}
+	if unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil) == unix.ECHILD {
+		p.exit = Exit{Code: -1, Signal: syscall.SIGKILL}
+		close(p.done)
+		return p
+	}
 	t.live[pid] = p
 	return p
 }
@@ -170,6 +180,9 @@ func (t *Table) collect(pid int) bool {
 	}
 	if p := t.live[got]; p != nil {
 		delete(t.live, got)
+		if p.endsGroup { // its number is nobody else's while there is somebody in the group
+			_ = syscall.Kill(-got, syscall.SIGKILL)
+		}
 		p.exit = Exit{Code: status.ExitStatus()}
 		if status.Signaled() {
 			p.exit = Exit{Code: -1, Signal: status.Signal()}

@@ -4,12 +4,15 @@ package process
 
 import (
 	"errors"
+	"io"
 	"maps"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
@@ -63,6 +66,39 @@ func TestAnEndedProcessCannotBeSignalled(t *testing.T) {
 	p.Exit()
 	if err := p.SignalGroup(syscall.SIGKILL); !errors.Is(err, ErrNotRunning) {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestAnAdoptedProcessThatWasReapedBeforeHasEnded(t *testing.T) {
+	p := start(t, "exit 0")
+	p.Exit()
+	if exit := table.Adopt(p.PID()).Exit(); exit.Signal != syscall.SIGKILL {
+		t.Errorf("got %+v", exit)
+	}
+}
+
+func TestAGroupEndsWithItsLeaderWhereThatIsWanted(t *testing.T) {
+	for endsGroup, patience := range map[bool]time.Duration{true: 20 * time.Second, false: 200 * time.Millisecond} {
+		read, write, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		leader, err := table.Start(Spec{Path: "/bin/sh", Argv: []string{"sh", "-c", "sleep 1000 & echo $!"}, Env: os.Environ(),
+			Files: []*os.File{nil, write}, EndsGroup: endsGroup})
+		_ = write.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		leader.Exit()
+		_ = read.SetReadDeadline(time.Now().Add(patience))
+		words, err := io.ReadAll(read) // to its end, which comes when both processes have gone
+		if isOver := err == nil; isOver != endsGroup {
+			t.Errorf("with EndsGroup %v: %v after %q", endsGroup, err, words)
+		}
+		if pid, _ := strconv.Atoi(strings.TrimSpace(string(words))); pid > 0 && !endsGroup {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		_ = read.Close()
 	}
 }
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from opensandbox.config import ConnectionConfig
 from opensandbox_mcp._version import __version__
+from opensandbox_mcp.ctrl_c import unwinding_on_ctrl_c
 from opensandbox_mcp.settings import (
     DEFAULT_IMAGE,
     DEFAULT_WORKSPACE_TIMEOUT,
@@ -33,6 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (UsageError, OSError) as fault:
         print(f"opensandbox-mcp: {fault}", file=sys.stderr)
         sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -130,20 +133,20 @@ def _serve(options: argparse.Namespace) -> None:
     if options.transport == "stdio":
         from opensandbox_mcp.stdio import serve_stdio
 
-        serve_stdio(server)
+        with unwinding_on_ctrl_c():
+            serve_stdio(server)
         return
     from opensandbox_mcp.http import HTTPSettings, serve_http
 
-    serve_http(
-        server,
-        HTTPSettings(
-            host=options.host,
-            port=options.port,
-            token=_token(options.token_file),
-            allowed_hosts=options.allow_host,
-            allowed_origins=options.allow_origin,
-        ),
+    settings = HTTPSettings(
+        host=options.host,
+        port=options.port,
+        token=_token(options.token_file),
+        allowed_hosts=options.allow_host,
+        allowed_origins=options.allow_origin,
     )
+    with unwinding_on_ctrl_c():
+        serve_http(server, settings)
 
 
 def _settings(options: argparse.Namespace) -> Settings:

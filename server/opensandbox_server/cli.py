@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from opensandbox_server._version import __version__
+from opensandbox_server.ctrl_c import unwinding_on_ctrl_c
 from opensandbox_server.errors import StartupError
 from opensandbox_server.settings import DEFAULT_PATH, Settings, find_config, load_settings
 from opensandbox_server.skeleton import EXAMPLES, write_config
@@ -115,7 +116,10 @@ def _add_images(commands: Any) -> None:
     imports.add_argument("--name", help="name of the image (default: that of the file)")
     build = add("build", "build an image from a recipe")
     build.add_argument("recipe")
-    build.add_argument("--mirror", default="", help="where packages come from")
+    build.add_argument("--mirror", default="", help="where Debian's packages come from")
+    build.add_argument(
+        "--build-arg", action="append", default=[], metavar="NAME=VALUE", help="as docker build's"
+    )
     pull = add("pull", "fetch an image from a registry")
     pull.add_argument("reference")
     pull.add_argument("--username", help="log in; the password is read from standard input")
@@ -143,7 +147,8 @@ def _serve(options: argparse.Namespace) -> int:
         raise StartupError("--reload is not supported: restart the server, sandboxes go on running")
     settings = _settings(options)
     set_up_logs(settings.log)
-    serve(settings, stops_sandboxes=options.stop_sandboxes)
+    with unwinding_on_ctrl_c():
+        serve(settings, stops_sandboxes=options.stop_sandboxes)
     return 0
 
 
@@ -157,7 +162,8 @@ def _init_config(options: argparse.Namespace) -> int:
 def _doctor(options: argparse.Namespace) -> int:
     from opensandbox_server.doctor import examine, report
 
-    findings = asyncio.run(examine(_settings(options)))
+    with unwinding_on_ctrl_c():
+        findings = asyncio.run(examine(_settings(options)))
     print(report(findings), end="")
     return 0 if all(finding.is_ok for finding in findings) else 1
 
@@ -170,13 +176,14 @@ def _images(options: argparse.Namespace) -> int:
     store = ImageStore(_settings(options).data_dir)
     work = {
         "import": lambda: do.import_(store, options.file, options.name),
-        "build": lambda: do.build(store, options.recipe, options.mirror),
+        "build": lambda: do.build(store, options.recipe, options.mirror, options.build_arg),
         "pull": lambda: do.pull(store, options.reference, _login(options.username)),
         "list": lambda: do.list_(store),
         "remove": lambda: do.remove(store, options.name),
     }
     try:
-        print(asyncio.run(work[options.verb]()), end="")
+        with unwinding_on_ctrl_c():
+            print(asyncio.run(work[options.verb]()), end="")
     except (RuntimeFault, OSError) as fault:
         raise do.explain(fault) from fault
     return 0

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,9 +20,10 @@ async def import_(store: ImageStore, file: Path, name: str | None) -> str:
     return _made(await import_image(store, name or _name_of(file), file))
 
 
-async def build(store: ImageStore, recipe: str, mirror: str) -> str:
-    """Build an image from a recipe."""
-    return _made(await build_image(store, recipe, mirror))
+async def build(store: ImageStore, recipe: str, mirror: str, build_args: Sequence[str]) -> str:
+    """Build an image from a recipe; how far it is goes to standard error."""
+    given = dict(_argument(text) for text in build_args)
+    return _made(await build_image(store, recipe, _tell, given=given, mirror=mirror))
 
 
 async def pull(store: ImageStore, reference: str, login: tuple[str, str] | None) -> str:
@@ -30,10 +33,12 @@ async def pull(store: ImageStore, reference: str, login: tuple[str, str] | None)
 
 async def list_(store: ImageStore) -> str:
     """Show what is there, one image a line."""
-    lines = [f"{'NAME':<40} {'SIZE':>10}  MADE"]
+    lines = [f"{'NAME':<40} {'SIZE':>10}  {'MADE':<22}  DIGEST"]
     for image in await store.list():
         made = datetime.fromtimestamp(image.created, UTC).isoformat(" ", "minutes")
-        lines.append(f"{image.name:<40} {_size(image.size_bytes):>10}  {made}")
+        digest = image.digest.removeprefix("sha256:")[:12]
+        line = f"{image.name:<40} {_size(image.size_bytes):>10}  {made:<22}  {digest}"
+        lines.append(line.rstrip())
     return "\n".join(lines) + "\n"
 
 
@@ -48,8 +53,20 @@ def explain(fault: RuntimeFault | OSError) -> StartupError:
     return StartupError(" ".join(str(fault).split()))
 
 
+def _argument(text: str) -> tuple[str, str]:
+    name, is_pair, value = text.partition("=")
+    if not is_pair:
+        raise StartupError(f"--build-arg {text}: it looks like NAME=VALUE")
+    return name, value
+
+
+def _tell(text: str) -> None:
+    print(f"build: {text}", file=sys.stderr, flush=True)
+
+
 def _made(image: Image) -> str:
-    return f"{image.name} is here ({_size(image.size_bytes)})\n"
+    digest = f", {image.digest}" if image.digest else ""
+    return f"{image.name} is here ({_size(image.size_bytes)}{digest})\n"
 
 
 def _name_of(file: Path) -> str:

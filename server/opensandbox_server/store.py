@@ -16,6 +16,7 @@ from typing import TypeVar
 from opensandbox_server import wanted as wants
 from opensandbox_server.errors import StartupError, StoreFault
 from opensandbox_server.priority import run_before_others
+from opensandbox_server.seen_keys import SeenKeys
 from opensandbox_server.wanted import Wanted
 
 VERSION = 1
@@ -61,10 +62,13 @@ class Repeat:
 class Store:
     """Wanted state. Every method is one transaction; they happen in the order they were called."""
 
-    def __init__(self, connection: sqlite3.Connection, thread: ThreadPoolExecutor) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, thread: ThreadPoolExecutor, seen_keys: SeenKeys
+    ) -> None:
         """Take a connection that was made on that thread; see open_store."""
         self._connection = connection
         self._thread = thread
+        self._seen_keys = seen_keys
 
     async def sandboxes(self) -> Sequence[Wanted]:
         """Return everything wanted."""
@@ -74,6 +78,8 @@ class Store:
     async def insert(self, wanted: Wanted, repeat: Repeat | None = None) -> None:
         """Remember a new sandbox, and the key it may be asked for again with."""
         now = time.time()
+        if repeat:
+            self._seen_keys.add(repeat.key)
 
         def write(db: sqlite3.Connection) -> None:
             db.execute("INSERT INTO sandboxes VALUES (?, ?)", (wanted.id, wants.to_json(wanted)))
@@ -119,7 +125,9 @@ class Store:
         return [Event(*row) for row in reversed(rows)]
 
     async def repeat(self, key: str) -> Repeat | None:
-        """Return what was made under an idempotency key."""
+        """Return what was made under an idempotency key; a new key waits for nobody."""
+        if key not in self._seen_keys:
+            return None
         query = "SELECT key, fingerprint, sandbox_id FROM idempotency WHERE key = ? AND at >= ?"
         oldest = time.time() - KEY_LIFETIME_SECONDS
         row = await self._do(lambda db: db.execute(query, (key, oldest)).fetchone())
@@ -141,7 +149,8 @@ async def open_store(path: Path) -> AsyncIterator[Store]:
     with ThreadPoolExecutor(1, "store", initializer=run_before_others) as thread:
         connection = await loop.run_in_executor(thread, _connect, path)
         try:
-            yield Store(connection, thread)
+            seen_keys = await loop.run_in_executor(thread, _seen_keys, connection)
+            yield Store(connection, thread, seen_keys)
         finally:
             await loop.run_in_executor(thread, connection.close)
 
@@ -162,6 +171,13 @@ def _connect(path: Path) -> sqlite3.Connection:
         db.close()
         raise StartupError(f"the store {path} was written by a newer version of the server")
     return db
+
+
+def _seen_keys(db: sqlite3.Connection) -> SeenKeys:
+    try:
+        return SeenKeys(key for (key,) in db.execute("SELECT key FROM idempotency"))
+    except sqlite3.Error as fault:
+        raise StartupError(f"cannot read the keys in the store: {fault}") from fault
 
 
 def _note(db: sqlite3.Connection, sandbox_id: str, event: Event) -> None:

@@ -3,7 +3,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import sqlite3
+import threading
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,7 +16,8 @@ import pytest
 from opensandbox_server import store as stores
 from opensandbox_server.errors import StartupError, StoreFault
 from opensandbox_server.runtimes.base import Resources
-from opensandbox_server.store import Repeat, open_store
+from opensandbox_server.seen_keys import SeenKeys
+from opensandbox_server.store import Repeat, Store, open_store
 from opensandbox_server.wanted import Wanted
 
 pytestmark = pytest.mark.anyio
@@ -38,6 +43,20 @@ FULL = Wanted(
     is_repeatable=True,
 )
 BARE = Wanted(id="bare", image="i", entrypoint=("x",), created_at=NOW)
+BOUND_SECONDS = 30
+
+
+@contextlib.asynccontextmanager
+async def kept_busy(store: Store) -> AsyncIterator[None]:
+    """Give the store's thread work that lasts as long as the block."""
+    free = threading.Event()
+    work = asyncio.create_task(store._do(lambda _: free.wait(2 * BOUND_SECONDS)))
+    await asyncio.sleep(0)  # the work is in the queue of the thread
+    try:
+        yield
+    finally:
+        free.set()
+        await work
 
 
 async def test_what_was_wanted_is_there_after_a_restart(tmp_path: Path) -> None:
@@ -97,6 +116,39 @@ async def test_an_old_key_is_forgotten(tmp_path: Path, monkeypatch: pytest.Monke
         await store.insert(BARE, Repeat("key", "print", "bare"))
         monkeypatch.setattr(stores, "KEY_LIFETIME_SECONDS", -1)
         assert await store.repeat("key") is None
+
+
+async def test_a_key_that_is_new_does_not_wait_for_a_busy_store(tmp_path: Path) -> None:
+    async with open_store(tmp_path / "store.db") as store, kept_busy(store):
+        async with asyncio.timeout(BOUND_SECONDS):
+            assert await store.repeat("new") is None
+
+
+async def test_a_key_that_is_being_written_is_found(tmp_path: Path) -> None:
+    repeat = Repeat("key", "print", "bare")
+    async with open_store(tmp_path / "store.db") as store, asyncio.TaskGroup() as tasks:
+        async with kept_busy(store):
+            tasks.create_task(store.insert(BARE, repeat))
+            await asyncio.sleep(0)  # the task has begun
+            found = tasks.create_task(store.repeat("key"))
+        assert await found == repeat
+
+
+async def test_a_key_is_found_after_a_restart(tmp_path: Path) -> None:
+    repeat = Repeat("key", "print", "bare")
+    async with open_store(tmp_path / "store.db") as store:
+        await store.insert(BARE, repeat)
+    async with open_store(tmp_path / "store.db") as store:
+        assert await store.repeat("key") == repeat
+
+
+def test_a_seen_key_is_never_denied() -> None:
+    keys = [f"key {number}" for number in range(10_000)]
+    seen = SeenKeys(keys[:5_000])
+    for key in keys[5_000:]:
+        seen.add(key)
+    assert all(key in seen for key in keys)
+    assert sum(f"other {number}" in seen for number in range(10_000)) < 100
 
 
 async def test_a_store_of_a_newer_version_is_refused(tmp_path: Path) -> None:

@@ -2,14 +2,15 @@
 """Runs cells in code contexts of a real daemon."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
 
-from tests.daemon import Kind
+from tests.code.interpreters import surroundings
+from tests.daemon import Daemon, Kind, run_daemon
 from tests.execd.events import Event, Execution, folded, frames
 
 KIND: Kind = "root" if os.geteuid() == 0 else "user"
@@ -76,6 +77,24 @@ def made(client: httpx.Client, language: str, **fields: object) -> Context:
     described = answer.json()
     assert described["language"] == language
     return Context(client, described["id"], language)
+
+
+@contextmanager
+def first_context(
+    environment: Mapping[str, str] | None = None, **fields: object
+) -> Iterator[Context]:
+    """Run a daemon and make a context of Python, its first, which begins without IPython."""
+    with run_daemon(KIND, environment={**surroundings(), **(environment or {})}) as daemon:
+        yield made(daemon.client, "python", **fields)
+
+
+@contextmanager
+def forked_context(daemon: Daemon, **fields: object) -> Iterator[Context]:
+    """Make a context of Python that is not the first of its daemon."""
+    earlier, context = (made(daemon.client, "python", **fields) for _ in range(2))
+    earlier.delete()
+    yield context
+    daemon.client.delete(f"/code/contexts/{context.id}")
 
 
 def results(execution: Execution) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.code.cells import KIND, Context, made
+from tests.code.cells import KIND, Context, first_context, forked_context
 from tests.code.interpreters import surroundings
 from tests.daemon import Daemon, run_daemon
 
@@ -17,9 +17,9 @@ def daemon() -> Iterator[Daemon]:
         yield running
 
 
-@pytest.fixture
-def python(daemon: Daemon) -> Iterator[Context]:
-    """Make a Python context for one test."""
-    context = made(daemon.client, "python")
-    yield context
-    daemon.client.delete(f"/code/contexts/{context.id}")
+@pytest.fixture(params=["first", "forked"])
+def python(request: pytest.FixtureRequest, daemon: Daemon) -> Iterator[Context]:
+    """Make a Python context for one test, in each of the two ways that there are."""
+    making = first_context() if request.param == "first" else forked_context(daemon)
+    with making as context:
+        yield context

@@ -5,12 +5,14 @@
 
     python published_cells.py DOMAIN LANGUAGE
 
-Prints one line of JSON for each cell: what the client made of it.
+Prints one line of JSON for each cell: what the client made of it. SANDBOX_IMAGE and
+SANDBOX_API_KEY are for a server that looks at them.
 """
 
 import asyncio
 import json
 import logging
+import os
 import sys
 from datetime import timedelta
 
@@ -31,8 +33,9 @@ CELLS = {
 async def main(domain: str, *languages: str) -> None:
     """Make an interpreter, and run every cell of each language in a context of its own."""
     logging.disable(logging.CRITICAL)
-    config = ConnectionConfig(domain=domain, api_key="key", request_timeout=timedelta(seconds=90))
-    sandbox = await Sandbox.create("any", connection_config=config)
+    key, image = os.environ.get("SANDBOX_API_KEY", "key"), os.environ.get("SANDBOX_IMAGE", "any")
+    config = ConnectionConfig(domain=domain, api_key=key, request_timeout=timedelta(seconds=90))
+    sandbox = await Sandbox.create(image, connection_config=config)
     async with sandbox:
         interpreter = await CodeInterpreter.create(sandbox)
         for language in languages:
@@ -44,6 +47,7 @@ async def main(domain: str, *languages: str) -> None:
             assert default.error is None, default.error
             assert context.id in [c.id for c in await interpreter.codes.list_contexts(language)]
             await interpreter.codes.delete_context(context.id)
+        await sandbox.kill()
 
 
 def _told(execution) -> dict:

@@ -69,6 +69,20 @@ def test_an_image_without_the_kernel_says_what_to_install(tmp_path: Path) -> Non
         assert "pip install ipython" in answer.json()["message"]
 
 
+@pytest.mark.parametrize(
+    ("language", "needed"),
+    [("javascript", "node"), ("typescript", "node"), ("java", "JDK"), ("go", "gcc")],
+)
+def test_a_language_that_an_image_lacks_is_told_with_what_it_needs(
+    tmp_path: Path, language: str, needed: str
+) -> None:
+    with run_daemon(KIND, environment={"PATH": str(tmp_path)}) as daemon:
+        answer = daemon.client.post("/code/context", json={"language": language})
+        assert_error(answer, 501, "NOT_SUPPORTED")
+        assert needed in answer.json()["message"]
+        assert daemon.client.get("/code/contexts").json() == []
+
+
 def test_the_directory_of_a_context_is_made_and_its_variables_are_its_own(daemon: Daemon) -> None:
     wanted = f"{daemon.workdir}/made/for/it"
     one = made(daemon.client, "python", cwd=wanted, envs={"GREETING": "hi"})

@@ -84,6 +84,36 @@ def test_an_interrupt_ends_a_cell_and_keeps_the_state(kernel: Context) -> None:
     assert kernel.value("kept") == "1"
 
 
+def test_an_interrupt_that_comes_early_ends_a_cell_and_keeps_the_state(kernel: Context) -> None:
+    kernel.run("kept = 1")
+    for _ in range(3):
+        with kernel.running("import time; time.sleep(1000)") as events:
+            next_of(events, "init")
+            assert kernel.interrupt().status_code == 200
+            error = next_of(events, "error")["error"]
+        assert (error["ename"], error["evalue"]) == ("KeyboardInterrupt", "")
+    assert kernel.value("kept") == "1"
+
+
+def test_a_result_that_is_too_large_to_keep_is_left_out_and_the_kernel_lives(
+    kernel: Context,
+) -> None:
+    kernel.run("kept = 1")
+    execution = kernel.run("display({'text/html': 'x' * 70_000_000}, raw=True)", timeout=100_000)
+    assert execution.error is None
+    assert "left out" in results(execution)[0]["text"]
+    error = kernel.failure("raise ValueError('x' * 70_000_000)", timeout=100_000)
+    assert error["ename"] == "ErrorTooLarge"
+    assert kernel.value("kept") == "1"
+
+
+def test_output_of_any_size_arrives_in_events_that_fit(kernel: Context) -> None:
+    with kernel.running("print('y' * 10_000_000)", timeout=100_000) as events:
+        texts = [event["text"] for event in events if event["type"] == "stdout"]
+    assert "".join(texts) == "y" * 10_000_000 + "\n"
+    assert max(map(len, texts)) < 4 << 20
+
+
 def test_a_kernel_is_found_by_its_language_and_one_that_ends_is_replaced(daemon: Daemon) -> None:
     context = made(daemon.client, "language-by-signal")
     assert context.failure("import os; os._exit(3)")["ename"] == "InterpreterDied"

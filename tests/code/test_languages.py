@@ -38,6 +38,12 @@ class Language:
     """Ends the interpreter with status 3."""
     read: str
     """Reads standard input to its end and prints over."""
+    where: str
+    """Prints the working directory, a space and the variable GREETING."""
+    throw_deep: str
+    """Fails with bad in a function called deep."""
+    trace: tuple[str, ...]
+    """What the traceback of that tells, in this order."""
     show: str = ""
     """Prints a, displays the HTML <b>x</b>, prints b."""
     keeps_state: bool = True
@@ -59,6 +65,9 @@ PYTHON = Language(
     lines="for i in range(200_000): print('y' * 99)",
     die="import os; os._exit(3)",
     read="import sys; sys.stdin.read(); print('over')",
+    where="import os; print(os.getcwd(), os.environ['GREETING'])",
+    throw_deep="def deep(): raise ValueError('bad')\ndeep()",
+    trace=("----> 2 deep()", "in deep()", "ValueError: bad"),
     show="print('a'); display({'text/html': '<b>x</b>'}, raw=True); print('b')",
 )
 BASH = Language(
@@ -76,6 +85,9 @@ BASH = Language(
     lines="yes $(printf 'y%.0s' {1..99}) | head -n 200000",
     die="exit 3",
     read="cat; echo over",
+    where="echo $PWD $GREETING",
+    throw_deep="deep() { return 7; }\ndeep",
+    trace=("exit status 7",),
     keeps_state=False,
 )
 JAVASCRIPT = Language(
@@ -93,6 +105,9 @@ JAVASCRIPT = Language(
     lines="for (let i = 0; i < 200_000; i++) console.log('y'.repeat(99))",
     die="process.exit(3)",
     read="require('fs').readFileSync(0); console.log('over')",
+    where="console.log(process.cwd(), process.env.GREETING)",
+    throw_deep="function deep() { throw new RangeError('bad') }\ndeep()",
+    trace=("RangeError: bad", "at deep (cell-", ":2:1"),
     show="console.log('a'); await display({'text/html': '<b>x</b>'}, {raw: true})\n"
     "console.log('b')",
 )
@@ -120,6 +135,9 @@ JAVA = Language(
     lines='for (int i = 0; i < 200000; i++) { System.out.println("y".repeat(99)); }',
     die="System.exit(3);",
     read='System.in.readAllBytes(); System.out.println("over");',
+    where='System.out.println(Path.of("").toAbsolutePath() + " " + System.getenv("GREETING"));',
+    throw_deep='void deep() { throw new IllegalStateException("bad"); }\ndeep();',
+    trace=("java.lang.IllegalStateException: bad", "at .deep(#", "at .(#"),
     show='System.out.println("a"); display(Map.of("text/html", "<b>x</b>"));\n'
     'System.out.println("b");',
 )
@@ -138,6 +156,9 @@ GO = Language(
     lines='line := strings.Repeat("y", 99)\nfor range 200_000 {\n\tfmt.Println(line)\n}',
     die="os.Exit(3)",
     read='io.ReadAll(os.Stdin)\nfmt.Println("over")',
+    where='here, _ := os.Getwd()\nfmt.Println(here, os.Getenv("GREETING"))',
+    throw_deep='func deep() { panic("bad") }\ndeep()',
+    trace=("panic: bad", ":1", ":2"),
     show='fmt.Println("a")\ndisplay(map[string]any{"text/html": "<b>x</b>"})\nfmt.Println("b")',
 )
 pytestmark = pytest.mark.timeout(300)  # the first cell of Go compiles the standard library
@@ -192,9 +213,31 @@ def test_unicode_passes_through(shared: Context, language: Language) -> None:
     assert shared.out(language.print_text) == "grüße 😀\n"
 
 
+def test_a_value_is_unicode_too(shared: Context, language: Language) -> None:
+    if language is BASH:
+        pytest.skip("bash has no values")
+    assert "grüße 😀" in shared.value('"grüße 😀"')
+
+
 def test_an_error_has_the_languages_name(shared: Context, language: Language) -> None:
     assert shared.failure(language.mistake)["ename"] == language.mistakes_name
     assert shared.failure(language.throw)["ename"] == language.thrown_name
+
+
+def test_a_traceback_leads_to_the_code(shared: Context, language: Language) -> None:
+    told = "\n".join(shared.failure(language.throw_deep)["traceback"])
+    at = [told.find(part) for part in language.trace]
+    assert -1 not in at, told
+    assert at == sorted(at), told
+    assert "runner" not in told, told
+
+
+def test_a_context_has_its_own_directory_and_variables(daemon: Daemon, language: Language) -> None:
+    home = f"{daemon.workdir}/of {language.name}"
+    envs = {"GREETING": "grüße"}
+    context = made(daemon.client, language.name, cwd=home, envs=envs)
+    assert context.out(language.where) == f"{home} grüße\n"
+    context.delete()
 
 
 def test_a_syntax_error_is_an_error(shared: Context, language: Language) -> None:
@@ -223,6 +266,16 @@ def test_what_is_shown_is_in_order_with_what_is_printed(
     execution = shared.run(language.show)
     assert [kind for kind, _ in output(execution)] == ["stdout", "result", "stdout"]
     assert results(execution) == [{"text/html": "<b>x</b>"}]
+
+
+def test_a_display_of_javascript_can_be_updated(daemon: Daemon) -> None:
+    context = made(daemon.client, "javascript")
+    cell = "await display(1, {display_id: 'a'}); await display(2, {display_id: 'a', update: true})"
+    first, second = [event for event in context.run(cell).events if event["type"] == "result"]
+    assert first["display_id"] == second["display_id"] == "a"
+    assert "update" not in first
+    assert second["update"] is True
+    context.delete()
 
 
 @pytest.mark.parametrize("kind", ["loop", "wait"])

@@ -34,6 +34,9 @@ ELSEWHERE = {
     "pip install": "tests/wheels/test_wheels.py",
     "opensandbox-conformance": "tests/wheels/test_wheels.py",
     "make images": ".ci/run",
+    "images build": "tests/images/build.py",
+    "docker build": "tests/images/docker.py",
+    "opensandbox/code-interpreter": "tests/images/code_interpreter.py",
     "make cluster": ".ci/run",
     "pytest": "scripts/test",
     "go test": "scripts/test",
@@ -181,9 +184,9 @@ def test_configuration_can_be_read() -> None:
             assert read[block.language](block.text), block.name
 
 
-@pytest.mark.parametrize("block", blocks("sh", "elsewhere"))
+@pytest.mark.parametrize("block", blocks("sh", "elsewhere") + blocks("python", "elsewhere"))
 def test_what_is_not_run_here_is_run_elsewhere(block: Block) -> None:
-    for line in block.text.splitlines():
+    for line in block.text.splitlines() if block.language == "sh" else [block.text]:
         command = line.partition("#")[0]
         where = {by for part, by in ELSEWHERE.items() if part in command}
         assert where, f"nothing runs: {line}"
@@ -193,6 +196,7 @@ def test_what_is_not_run_here_is_run_elsewhere(block: Block) -> None:
 def test_every_block_says_what_it_is() -> None:
     known: set[tuple[str, tuple[str, ...]]] = {(language, ()) for language in LANGUAGES}
     known |= {("sh", ("serves",)), ("sh", ("elsewhere",)), ("text", ("like",))}
+    known |= {("python", ("elsewhere",))}
     unknown = [block.name for block in BLOCKS if (block.language, block.tags) not in known]
     assert unknown == []
     assert len(BLOCKS) > 30

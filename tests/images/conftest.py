@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,6 +17,8 @@ from tests.security.harness import Home, missing, opened_home, own_network
 
 Images = Callable[..., "subprocess.CompletedProcess[str]"]
 LOGIN = "reader:a password"
+MIRROR = os.environ.get("DEBIAN_MIRROR", "http://deb.debian.org/debian")
+"""One mirror, without updates: what images are built from in tests is there for years."""
 
 
 @pytest.fixture

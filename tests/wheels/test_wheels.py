@@ -193,11 +193,14 @@ def best_runtime() -> str:
     return "oci" if os.geteuid() == 0 and has_launcher else "fake"
 
 
-def test_the_server_wheel_carries_its_programs(environment: Path) -> None:
-    (programs,) = environment.glob("lib/python*/site-packages/opensandbox_server/bin")
+def test_the_server_wheel_carries_its_programs_and_recipes(environment: Path) -> None:
+    (package,) = environment.glob("lib/python*/site-packages/opensandbox_server")
+    programs = package / "bin"
     names = {program.name for program in programs.iterdir()}
     assert {"execd-linux-amd64", "execd-linux-arm64"} <= names
     assert any(name.startswith("ingress") for name in names)
+    recipes = {file.parent.name for file in package.glob("recipes/*/Dockerfile")}
+    assert recipes == {"base", "code-interpreter"}
 
 
 def test_a_sandbox_runs_from_what_the_wheels_installed(

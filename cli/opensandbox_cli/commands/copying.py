@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,10 +15,14 @@ import click
 
 from opensandbox_cli.failures import CommandFault, ExitCode
 from opensandbox_cli.invocation import Invocation, asynchronous
+from opensandbox_cli.plain_text import without_controls
 from opensandbox_cli.progress import ProgressBar
 
 if TYPE_CHECKING:
     from opensandbox import Sandbox
+
+NAMED_LINKS = 10
+"""How many links that were not copied are named."""
 
 # A letter or figure first and no slash: `./a:b` is always a local path.
 _REMOTE = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*):(.*)", re.DOTALL)
@@ -44,7 +50,8 @@ async def cp(invocation: Invocation, source: str, target: str) -> None:
     """Copy files and directories in or out.
 
     One side is in a sandbox, written ID:/path. Directories are copied whole; into a directory that
-    exists, under their own name. A terminal shows how far it is.
+    exists, under their own name. A link is copied as a link; one that leads out of a directory
+    that comes from a sandbox is left out and named. A terminal shows how far it is.
 
     \b
     osb cp report.py ID:/workspace/
@@ -86,10 +93,21 @@ async def _copy_out(invocation: Invocation, remote: Remote, local: Path) -> None
             raise CommandFault(f"{target.parent} is no directory; make it with: mkdir -p")
         bar = ProgressBar(_name_of(remote.path))
         if kind == "directory":
-            await sandbox.files.download_directory(remote.path, target, progress=bar)
+            left_out = await sandbox.files.download_directory(remote.path, target, progress=bar)
         else:
+            left_out = {}
             await sandbox.files.download_file(remote.path, target, progress=bar)
         bar.finish()
+    _tell(left_out)
+
+
+def _tell(left_out: Mapping[str, str]) -> None:
+    """Name the links that were not copied; the first ones, when there are many."""
+    for name, leads_to in islice(left_out.items(), NAMED_LINKS):
+        line = f"left out the link {name} to {leads_to}, which leads out of the directory"
+        click.echo(f"osb: {without_controls(line)}", err=True)
+    if len(left_out) > NAMED_LINKS:
+        click.echo(f"osb: and {len(left_out) - NAMED_LINKS} more such links", err=True)
 
 
 def _name_of(path: str) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from opensandbox_cli.arguments import sandbox_argument
-from opensandbox_cli.failures import CommandFault
+from opensandbox_cli.failures import CommandFault, ExitCode
 from opensandbox_cli.invocation import Invocation, asynchronous
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from opensandbox._async.tunnels import Tunnel
 
 CHUNK = 64 << 10
+LOOK_SECONDS = 2.0
+"""How late it may be noticed that the sandbox has ended: no connection tells, there may be none."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,8 @@ async def port_forward(
 ) -> None:
     """Make ports of a sandbox local ones.
 
-    Until Ctrl-C, every connection to a local port is one to the port of the sandbox, where a
-    program may listen on localhost. 0:REMOTE takes a free local port.
+    Until Ctrl-C or the end of the sandbox, every connection to a local port is one to the port of
+    the sandbox, where a program may listen on localhost. 0:REMOTE takes a free local port.
     """
     async with AsyncExitStack() as stack:
         sandbox = await stack.enter_async_context(invocation.sandbox(sandbox_id, is_quiet=True))
@@ -69,7 +71,30 @@ async def port_forward(
             stack.push_async_callback(forwarder.close)
             host, port = listening.sockets[0].getsockname()[:2]
             click.echo(f"forwarding {host}:{port} to port {pair.remote} of {sandbox_id}")
-        await asyncio.get_running_loop().create_future()  # until a signal
+        await _ended(sandbox)
+        message = f"sandbox {sandbox_id} has ended; see what is left with: osb sandbox list"
+        raise CommandFault(message, ExitCode.NOT_FOUND)
+
+
+async def _ended(sandbox: Sandbox) -> None:
+    """Return when the sandbox has ended. A server that cannot say so now is asked again."""
+    from opensandbox.exceptions import (
+        SandboxApiException,
+        SandboxConnectionException,
+        SandboxTimeoutException,
+    )
+    from opensandbox.models.sandboxes import SandboxState
+
+    state = ""
+    while state not in {SandboxState.TERMINATED, SandboxState.FAILED}:
+        await asyncio.sleep(LOOK_SECONDS)
+        try:
+            state = (await sandbox.get_info()).status.state
+        except SandboxApiException as error:
+            if error.status_code == 404:
+                return
+        except (SandboxConnectionException, SandboxTimeoutException):
+            continue
 
 
 async def _listen(forwarder: _Forwarder, address: str, port: int) -> asyncio.Server:

@@ -70,6 +70,7 @@ func run(ctx context.Context, c config, childExited, received chan os.Signal) (i
 		}
 	}
 	environ := process.NewEnviron(c.environ, envFile(c.environ, stateDir))
+	environ.PutFirst(chooseVersions(c.environ, versionsDir, log))
 	keep := journal.NewKeeper(journal.KeptBytes)
 	sessions := session.New(table, environ, stateDir, c.journalLimit, keep)
 	server := &execd.Server{

@@ -16,6 +16,9 @@ from opensandbox.exceptions import InvalidArgumentException, SandboxInternalExce
 BLOCK = 1 << 18
 """How much of a file is in memory at once."""
 
+MAX_LEFT_OUT = 1000
+"""How many links that were left out are named: a sandbox may send any number."""
+
 _PERMISSIONS = 0o777  # neither setuid nor setgid comes from a sandbox
 _END = bytes(2 * tarfile.BLOCKSIZE)
 
@@ -109,18 +112,24 @@ def _header(directory: Path, path: Path, info: os.stat_result) -> tarfile.TarInf
     return header
 
 
-def unpack(stream: Pulled, directory: Path, progress: Progress | None = None) -> None:
+def unpack(stream: Pulled, directory: Path, progress: Progress | None = None) -> dict[str, str]:
     """Unpack a tar stream into a directory, made when missing. Nothing leaves that directory.
 
-    A name that is absolute or has ``..``, a link that leads out, a way through a link, a device and
-    a hard link end it with an exception. What came before stays.
+    Links stay links, and none is followed. Those that lead out are left out; returns where each
+    leads, by name. A name that is absolute or has ``..``, a way through a link, a device and a hard
+    link end it with an exception. What came before stays.
     """
     directory.mkdir(parents=True, exist_ok=True)
     done = 0
+    left_out: dict[str, str] = {}
     try:
         source = cast("IO[bytes]", stream)  # it only reads
         with tarfile.open(fileobj=source, mode="r|", bufsize=BLOCK) as archive:
             for entry in archive:
+                if entry.issym() and _leads_out(entry):
+                    if len(left_out) < MAX_LEFT_OUT:
+                        left_out[entry.name] = entry.linkname
+                    continue
                 target = _place(directory, entry)
                 content = archive.extractfile(entry) if entry.isreg() else None
                 for size in _unpack_one(entry, target, content):
@@ -130,6 +139,7 @@ def unpack(stream: Pulled, directory: Path, progress: Progress | None = None) ->
     except tarfile.TarError as cause:
         message = f"the archive from the sandbox cannot be read: {cause}; try again"
         raise SandboxInternalException(message, cause) from cause
+    return left_out
 
 
 def _place(directory: Path, entry: tarfile.TarInfo) -> Path:
@@ -155,7 +165,6 @@ def _unpack_one(entry: tarfile.TarInfo, target: Path, content: IO[bytes] | None)
     elif content is not None:
         yield from _write_file(entry, target, content)
     elif entry.issym():
-        _check_link(entry)
         _clear(target)
         target.symlink_to(entry.linkname)
     else:
@@ -186,14 +195,13 @@ def _clear(target: Path) -> None:
         target.unlink()
 
 
-def _check_link(entry: tarfile.TarInfo) -> None:
+def _leads_out(entry: tarfile.TarInfo) -> bool:
     # The directory of the link is a real one, so that only leading ".." go up from it. One behind
     # another name could come back from a link elsewhere.
     parts = PurePosixPath(entry.linkname).parts
     ups = next((index for index, part in enumerate(parts) if part != ".."), len(parts))
     depth = len(PurePosixPath(entry.name).parts) - 1
-    if PurePosixPath(entry.linkname).is_absolute() or ups > depth or ".." in parts[ups:]:
-        raise _refused(entry, f"the link to {entry.linkname} leads out of the directory")
+    return PurePosixPath(entry.linkname).is_absolute() or ups > depth or ".." in parts[ups:]
 
 
 def _refused(entry: tarfile.TarInfo, reason: str) -> SandboxInternalException:

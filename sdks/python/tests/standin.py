@@ -55,6 +55,8 @@ class StandIn:
     execd: dict[str, Any] = field(default_factory=dict)
     """The endpoint of every sandbox's execd."""
     carries_endpoints: bool = True
+    state: str = "Running"
+    """What a create answers."""
     answers: deque[Answer] = field(default_factory=deque)
     requests: list[Request] = field(default_factory=list)
     sandboxes: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -94,7 +96,7 @@ class StandIn:
         now = datetime.now(UTC)
         sandbox = {
             "id": f"sandbox-{len(self.sandboxes) + 1}",
-            "status": {"state": "Running"},
+            "status": {"state": self.state},
             "entrypoint": wish.get("entrypoint", []),
             "createdAt": now.isoformat(),
             "metadata": wish.get("metadata", {}),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from opensandbox._archive import Packed, Pulled, unpack
+from opensandbox._archive import MAX_LEFT_OUT, Packed, Pulled, unpack
 from opensandbox.exceptions import SandboxInternalException
 
 
@@ -18,9 +18,9 @@ def _entry(name: str, kind: bytes = tarfile.REGTYPE, link: str = "", content: by
     return entry.tobuf(tarfile.PAX_FORMAT) + content + padding
 
 
-def _unpack(directory: Path, *entries: bytes) -> None:
+def _unpack(directory: Path, *entries: bytes) -> dict[str, str]:
     stream = io.BytesIO(b"".join(entries) + bytes(1024))
-    unpack(Pulled(lambda: stream.read(700)), directory)
+    return unpack(Pulled(lambda: stream.read(700)), directory)
 
 
 HOSTILE = {
@@ -28,13 +28,6 @@ HOSTILE = {
     "up": [_entry("../x", content=b"x")],
     "up in the middle": [_entry("a/../../x", content=b"x")],
     "itself": [_entry(".", content=b"x")],
-    "absolute link": [_entry("l", tarfile.SYMTYPE, "/etc")],
-    "link up": [_entry("l", tarfile.SYMTYPE, "..")],
-    "link up from below": [_entry("a/l", tarfile.SYMTYPE, "../../x")],
-    "link by another link": [
-        _entry("d", tarfile.SYMTYPE, "."),
-        _entry("l", tarfile.SYMTYPE, "d/.."),
-    ],
     "through a link": [
         _entry("a/", tarfile.DIRTYPE),
         _entry("l", tarfile.SYMTYPE, "a"),
@@ -57,6 +50,41 @@ def test_what_leads_out_is_refused(entries: list[bytes], tmp_path: Path) -> None
     assert [path.name for path in tmp_path.iterdir()] == ["inside"]
     for path in directory.rglob("*"):
         assert path.resolve().is_relative_to(directory.resolve())
+
+
+LEADING_OUT = {
+    "absolute": ("l", "/etc"),
+    "absolute and back": ("l", "/../etc"),
+    "up": ("l", ".."),
+    "up from below": ("a/l", "../../x"),
+    "by another link": ("l", "here/.."),
+}
+
+
+@pytest.mark.parametrize(("name", "leads_to"), LEADING_OUT.values(), ids=LEADING_OUT)
+def test_a_link_that_leads_out_is_left_out_and_named(
+    tmp_path: Path, name: str, leads_to: str
+) -> None:
+    left_out = _unpack(
+        tmp_path,
+        _entry("here", tarfile.SYMTYPE, "."),
+        _entry(name, tarfile.SYMTYPE, leads_to),
+        _entry("after", content=b"x"),
+    )
+    assert left_out == {name: leads_to}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["after", "here"]
+
+
+def test_a_file_in_the_place_of_a_link_that_was_left_out_stays_inside(tmp_path: Path) -> None:
+    directory = tmp_path / "inside"
+    _unpack(directory, _entry("l", tarfile.SYMTYPE, str(tmp_path)), _entry("l/x", content=b"x"))
+    assert (directory / "l" / "x").read_bytes() == b"x"
+    assert [path.name for path in tmp_path.iterdir()] == ["inside"]
+
+
+def test_a_sandbox_cannot_send_more_names_than_are_kept(tmp_path: Path) -> None:
+    links = [_entry(f"l{number}", tarfile.SYMTYPE, "/") for number in range(MAX_LEFT_OUT + 5)]
+    assert len(_unpack(tmp_path, *links)) == MAX_LEFT_OUT
 
 
 def test_the_rest_is_unpacked_without_special_rights(tmp_path: Path) -> None:

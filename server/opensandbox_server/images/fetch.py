@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Get images from elsewhere with the programs made for it: skopeo and mmdebstrap."""
+"""Get images from elsewhere with the program made for it: skopeo."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ from opensandbox_server.images.archive import docker_architecture, read_image
 from opensandbox_server.images.store import Image, ImageStore
 from opensandbox_server.runtimes.base import RuntimeFault
 
-RECIPES = {"debian": ("stable", ("ca-certificates", "python3-minimal"))}
-"""Name → Debian suite and packages."""
 _ADVICE = {
     ("manifest unknown", "name unknown", "not found"): (
         "the registry has no such image; look at its name and its tag"
@@ -58,13 +56,6 @@ async def import_image(store: ImageStore, name: str, file: Path) -> Image:
 async def pull_image(store: ImageStore, name: str, login: tuple[str, str] | None = None) -> Image:
     """Copy an image from a registry. Raises FetchFailed, also when skopeo is missing."""
     return await asyncio.to_thread(_pull, store, name, login)
-
-
-async def build_image(store: ImageStore, recipe: str, mirror: str = "") -> Image:
-    """Make an image from Debian's packages. Raises FetchFailed, also when mmdebstrap is missing."""
-    if recipe not in RECIPES:
-        raise FetchFailed(f"there is no recipe {recipe}; there is {', '.join(sorted(RECIPES))}")
-    return await asyncio.to_thread(_build, store, recipe, mirror)
 
 
 def _pull(store: ImageStore, name: str, login: tuple[str, str] | None) -> Image:
@@ -117,15 +108,6 @@ def _write_login(place: Path, name: str, login: tuple[str, str]) -> str:
     return str(file)
 
 
-def _build(store: ImageStore, recipe: str, mirror: str) -> Image:
-    suite, packages = RECIPES[recipe]
-    with tempfile.TemporaryDirectory(prefix="opensandbox-build-") as place:
-        archive = Path(place) / "rootfs.tar"
-        words = ["--variant=minbase", f"--include={','.join(packages)}", suite, str(archive)]
-        _run("mmdebstrap", [*words, *([mirror] if mirror else [])])
-        return store.add(recipe, lambda root: read_image(archive, root, ""))
-
-
 def _run(program: str, words: Sequence[str]) -> None:
     found = shutil.which(program)
     if found is None:
@@ -134,11 +116,4 @@ def _run(program: str, words: Sequence[str]) -> None:
         [found, *words], capture_output=True, text=True, check=False, env=dict(os.environ)
     )
     if done.returncode:
-        raise FetchFailed(f"{program} failed: {_errors_in(done.stderr)}")
-
-
-def _errors_in(said: str) -> str:
-    """Leave out how far a program came, where it marks its errors as apt does."""
-    lines = said.strip().splitlines()
-    marked = [line.removeprefix("E: ") for line in lines if line.startswith("E: ")]
-    return "; ".join(marked or lines)[-2000:]
+        raise FetchFailed(f"{program} failed: {done.stderr.strip()[-2000:]}")

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from opensandbox_server.images.host import host_paths, make_skeleton
 from opensandbox_server.images.pack import PACK, NoPack, Plan, place_pack, plan_pack
+from opensandbox_server.images.recipe import FAMILY, recipe_of
 from opensandbox_server.runtimes.base import ImageUnknown, RuntimeFault
 
 log = logging.getLogger(__name__)
@@ -51,6 +52,8 @@ class Image:
     """The directory that is shown as the Python pack; empty when the image brings its own."""
     created: float = 0.0
     size_bytes: int = 0
+    digest: str = ""
+    """Of the files, when it was built here."""
 
 
 class ImageStore:
@@ -150,12 +153,17 @@ class ImageStore:
         return not pack or Path(pack).is_dir()
 
     def _read(self, name: str) -> Image:
-        place = self._place(name)
+        place = self._place(self._known_as(name))
         try:
             described = json.loads((place / _DESCRIPTION).read_text())
         except (OSError, ValueError):
             raise unknown(name) from None
         return Image(**described | {"rootfs": place / described["rootfs"]})
+
+    def _known_as(self, name: str) -> str:
+        """Return the name that an image has here: one of ours is built without registry and tag."""
+        recipe = None if self._place(name).is_dir() else recipe_of(name)
+        return f"{FAMILY}/{recipe}" if recipe else name
 
     def _list(self) -> Sequence[Image]:
         if not self._directory.is_dir():
@@ -167,7 +175,7 @@ class ImageStore:
         return sorted(found, key=lambda image: image.name)
 
     def _remove(self, name: str) -> None:
-        place = self._place(name)
+        place = self._place(self._known_as(name))
         if not place.is_dir():
             raise unknown(name)
         self._set_aside(place)
@@ -192,7 +200,7 @@ class ImageStore:
     def _stamp(self, name: str) -> int:
         """Tell one import of an image from the next, also by another process; 0 when it is gone."""
         with contextlib.suppress(OSError):
-            return (self._place(name) / _DESCRIPTION).stat().st_mtime_ns
+            return (self._place(self._known_as(name)) / _DESCRIPTION).stat().st_mtime_ns
         return 0
 
     def _place(self, name: str) -> Path:
@@ -239,6 +247,10 @@ def _described_name(place: Path) -> str | None:
 
 def unknown(name: str) -> ImageUnknown:
     """Say that an image is not here and how to get it."""
+    if recipe := recipe_of(name):
+        return ImageUnknown(
+            f"image {name} is not here; build it with: opensandbox-server images build {recipe}"
+        )
     return ImageUnknown(
         f"image {name} is not here; get it with: opensandbox-server images pull {name}, or import "
         f"it from a file with: opensandbox-server images import FILE --name {name}; the image "

@@ -169,9 +169,20 @@ async def test_an_interpreter_has_no_health_without_its_sandbox(server: Server) 
 
 async def test_an_interpreter_that_never_listens_is_not_ready(interpreter: CodeInterpreter) -> None:
     sandbox = interpreter.sandbox
-    # A port beyond all ports stands for a server that does not come up.
+    # A port beyond all ports stands for a server that does not come up. Of a sandbox that was not
+    # made here nobody knows that it needs none.
     await sandbox.commands.set_env("JUPYTER_PORT", "99999")
-    assert not await interpreter.is_healthy()
-    with pytest.raises(SandboxReadyTimeoutException, match="does not listen yet"):
-        await CodeInterpreter.create(sandbox, ready_timeout=timedelta(milliseconds=300))
-    await CodeInterpreter.create(sandbox, skip_health_check=True)
+    async with await Sandbox.connect(sandbox.id, sandbox.connection_config) as held:
+        assert not await CodeInterpreter(held).is_healthy()
+        with pytest.raises(SandboxReadyTimeoutException, match="does not listen yet"):
+            await CodeInterpreter.create(held, ready_timeout=timedelta(milliseconds=300))
+        await CodeInterpreter.create(held, skip_health_check=True)
+
+
+async def test_an_interpreter_of_a_new_sandbox_needs_no_command(
+    interpreter: CodeInterpreter,
+) -> None:
+    sandbox = interpreter.sandbox
+    await sandbox.commands.set_env("JUPYTER_PORT", "99999")
+    assert await interpreter.is_healthy()
+    await CodeInterpreter.create(sandbox, ready_timeout=timedelta(milliseconds=300))

@@ -168,9 +168,20 @@ def test_an_interpreter_has_no_health_without_its_sandbox(server: Server) -> Non
 
 def test_an_interpreter_that_never_listens_is_not_ready(interpreter: CodeInterpreterSync) -> None:
     sandbox = interpreter.sandbox
-    # A port beyond all ports stands for a server that does not come up.
+    # A port beyond all ports stands for a server that does not come up. Of a sandbox that was not
+    # made here nobody knows that it needs none.
     sandbox.commands.set_env("JUPYTER_PORT", "99999")
-    assert not interpreter.is_healthy()
-    with pytest.raises(SandboxReadyTimeoutException, match="does not listen yet"):
-        CodeInterpreterSync.create(sandbox, ready_timeout=timedelta(milliseconds=300))
-    CodeInterpreterSync.create(sandbox, skip_health_check=True)
+    with SandboxSync.connect(sandbox.id, sandbox.connection_config) as held:
+        assert not CodeInterpreterSync(held).is_healthy()
+        with pytest.raises(SandboxReadyTimeoutException, match="does not listen yet"):
+            CodeInterpreterSync.create(held, ready_timeout=timedelta(milliseconds=300))
+        CodeInterpreterSync.create(held, skip_health_check=True)
+
+
+def test_an_interpreter_of_a_new_sandbox_needs_no_command(
+    interpreter: CodeInterpreterSync,
+) -> None:
+    sandbox = interpreter.sandbox
+    sandbox.commands.set_env("JUPYTER_PORT", "99999")
+    assert interpreter.is_healthy()
+    CodeInterpreterSync.create(sandbox, ready_timeout=timedelta(milliseconds=300))

@@ -56,13 +56,17 @@ func (c *cells) interrupt() {
 	}
 }
 
-// run builds a cell, loads it and runs it.
-func (c *cells) run(code string) *Failure {
-	c.stop.Store(false)
-	interrupted := make(chan struct{})
+// expect makes the cell that comes next the one that an interrupt means.
+func (c *cells) expect() <-chan struct{} {
 	c.mu.Lock()
-	c.interrupted = interrupted
-	c.mu.Unlock()
+	defer c.mu.Unlock()
+	c.stop.Store(false)
+	c.interrupted = make(chan struct{})
+	return c.interrupted
+}
+
+// run builds the expected cell, loads it and runs it.
+func (c *cells) run(code string, interrupted <-chan struct{}) *Failure {
 	defer func() {
 		c.mu.Lock()
 		c.interrupted = nil
@@ -77,6 +81,9 @@ func (c *cells) run(code string) *Failure {
 	loaded, failure := c.load(parts, number)
 	if failure != nil {
 		return failure
+	}
+	if c.stop.Load() { // while it was built: it must not begin
+		return &Failure{Name: "KeyboardInterrupt", Traceback: []string{}}
 	}
 	c.known.add(parts)
 	return c.execute(loaded, number, interrupted)

@@ -23,25 +23,30 @@ type wire struct {
 	acks *os.File
 }
 
-func (w *wire) say(message map[string]any) {
+// message is what the daemon is told. Its type comes first.
+type message struct {
+	Type  string         `json:"type"`
+	Data  map[string]any `json:"data,omitempty"`
+	Count int            `json:"count,omitempty"`
+	Error *Failure       `json:"error,omitempty"`
+}
+
+// say panics when there is no JSON for what the code shows.
+func (w *wire) say(message message) {
+	line, err := json.Marshal(message)
+	if err != nil {
+		panic(err)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	line, err := json.Marshal(message)
-	if err == nil {
-		_, err = w.conn.Write(append(line, '\n'))
-	}
-	if err != nil {
+	if _, err = w.conn.Write(append(line, '\n')); err != nil {
 		os.Exit(1) // the daemon has gone
 	}
 }
 
 // show says a result and waits until the daemon has told it, so that output stays in order.
 func (w *wire) show(forms map[string]any, count int) {
-	message := map[string]any{"type": "result", "data": forms}
-	if count > 0 {
-		message["count"] = count
-	}
-	w.say(message)
+	w.say(message{Type: "result", Data: forms, Count: count})
 	_, _ = w.acks.Read(make([]byte, 1)) // fails only when the daemon has gone
 }
 
@@ -49,29 +54,27 @@ type order struct {
 	Type string            `json:"type"`
 	Code string            `json:"code"`
 	Env  map[string]string `json:"env"`
+
+	interrupted <-chan struct{} // closed when the cell is to end
 }
 
 // main serves until the daemon has gone. Its argument is the directory to build in.
 func main() {
 	w := &wire{conn: os.NewFile(3, "daemon"), acks: os.NewFile(4, "acknowledgements")}
 	cells := newCells(os.Args[1], w)
-	if failure := cells.run(""); failure != nil { // builds what every cell needs
+	if failure := cells.run("", cells.expect()); failure != nil { // builds what every cell needs
 		fmt.Fprintln(os.Stderr, "Go cannot build plugins here; it needs gcc (on Debian install gcc and libc6-dev):")
 		fmt.Fprintln(os.Stderr, strings.Join(failure.Traceback, "\n"))
 		os.Exit(missingStatus)
 	}
 	orders := make(chan order)
 	go listen(bufio.NewReader(w.conn), orders, cells)
-	w.say(map[string]any{"type": "ready"})
+	w.say(message{Type: "ready"})
 	for next := range orders {
 		for name, value := range next.Env {
 			_ = os.Setenv(name, value) // the daemon has checked it
 		}
-		done := map[string]any{"type": "done"}
-		if failure := cells.run(next.Code); failure != nil {
-			done["error"] = failure
-		}
-		w.say(done)
+		w.say(message{Type: "done", Error: cells.run(next.Code, next.interrupted)})
 	}
 }
 
@@ -86,6 +89,7 @@ func listen(in *bufio.Reader, orders chan<- order, cells *cells) {
 		if next.Type == "interrupt" {
 			cells.interrupt()
 		} else {
+			next.interrupted = cells.expect()
 			orders <- next
 		}
 	}

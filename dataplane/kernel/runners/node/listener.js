@@ -8,7 +8,7 @@ const inspector = require("node:inspector");
 const net = require("node:net");
 const { parentPort, workerData } = require("node:worker_threads");
 
-const PATIENCE_MS = 100; // how long a main thread that has time takes to hear an order, at most
+const PATIENCE_MS = 100; // how long a main thread that has time takes to hear an interrupt, at most
 const { heard, fd } = workerData;
 
 let session = null; // only from an interrupt to the next cell: at its end Node waits for sessions

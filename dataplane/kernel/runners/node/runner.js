@@ -23,6 +23,12 @@ const DISPLAY = Symbol.for("Jupyter.display"); // how a value says what it looks
 const isTypeScript = process.argv[2] === "typescript";
 const own = __dirname + path.sep;
 
+// Code may replace what the language has; cells must end as they should all the same.
+const { stringify } = JSON;
+const { exit } = process;
+const bytesOf = Buffer.from;
+const acknowledgement = Buffer.alloc(1);
+
 const session = new inspector.Session();
 let count = 0;
 let cell = null; // what runs: { number, finish }
@@ -42,7 +48,7 @@ function writeAll(fd, bytes) {
 }
 
 function say(message) {
-  writeAll(CONNECTION, Buffer.from(JSON.stringify(message) + "\n"));
+  writeAll(CONNECTION, bytesOf(stringify(message) + "\n"));
 }
 
 // Output replaces Node's own streams, which keep what a full pipe does not take: code that prints
@@ -62,7 +68,7 @@ class Output extends Writable {
 // show says a result and waits until the daemon has told it, so that output stays in order.
 function show(data, rest) {
   say({ type: "result", data, ...rest });
-  fs.readSync(ACKNOWLEDGEMENTS, Buffer.alloc(1));
+  fs.readSync(ACKNOWLEDGEMENTS, acknowledgement);
 }
 
 // --- values -------------------------------------------------------------------------------------
@@ -83,7 +89,19 @@ async function display(value, { raw = false, display_id, update = false } = {}) 
   show(raw ? await formsOf({ [DISPLAY]: () => value }) : await formsOf(value), rest);
 }
 
+// failureOf never throws, whatever was thrown.
 function failureOf(thrown) {
+  try {
+    return described(thrown);
+  } catch {
+    return { ename: "Uncaught", evalue: "(what was thrown cannot be shown)", traceback: [] };
+  }
+}
+
+function described(thrown) {
+  if (thrown?.message === "Execution was terminated" || thrown?.code === "ERR_INSPECTOR_COMMAND") {
+    return interruption;
+  }
   if (!util.types.isNativeError(thrown) && !(thrown instanceof Error)) {
     return { ename: "Uncaught", evalue: util.inspect(thrown), traceback: [] };
   }
@@ -174,14 +192,12 @@ async function run({ code, env }) {
 }
 
 async function runToEnd(code) {
+  await null; // from here on an interrupt may cut this short, but not what waits for it
   try {
     const value = await evaluate(code);
     if (value !== undefined) show(await formsOf(value), { count });
     return null;
   } catch (thrown) {
-    if (thrown?.message === "Execution was terminated" || thrown?.code === "ERR_INSPECTOR_COMMAND") {
-      return interruption;
-    }
     return failureOf(thrown);
   } finally {
     session.post("Runtime.releaseObjectGroup", { objectGroup: "cell" });
@@ -200,6 +216,12 @@ function tell(kind, thrown) {
   fs.writeSync(2, `${kind}: ${util.inspect(thrown)}\n`);
 }
 
+// giveUp ends an interpreter that can no longer say how its cell ended.
+function giveUp(error) {
+  tell("The code has broken its interpreter", error);
+  exit.call(process, 1);
+}
+
 async function main() {
   Object.defineProperty(process, "stdout", { value: new Output(1), configurable: true });
   Object.defineProperty(process, "stderr", { value: new Output(2), configurable: true });
@@ -211,11 +233,15 @@ async function main() {
   const heard = new Int32Array(new SharedArrayBuffer(4));
   const listener = new Worker(path.join(__dirname, "listener.js"), { workerData: { heard, fd: CONNECTION } });
   listener.on("message", (order) => {
-    Atomics.add(heard, 0, 1);
-    Atomics.notify(heard, 0);
-    if (order.type === "run") run(order);
-    else if (order.type === "interrupt") interrupt();
-    else process.exit(0);
+    if (order.type === "run") {
+      run(order).then(undefined, giveUp);
+    } else if (order.type === "interrupt") {
+      Atomics.add(heard, 0, 1);
+      Atomics.notify(heard, 0);
+      interrupt();
+    } else {
+      exit.call(process, 0);
+    }
   });
   say({ type: "ready" });
 }

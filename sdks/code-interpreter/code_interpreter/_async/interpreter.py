@@ -124,6 +124,8 @@ class CodeInterpreter:
         await self.aclose()
 
     async def _check_health(self, seconds: float) -> bool:
+        if self._sandbox._reach.starts_interpreters:
+            return await self._sandbox._check_health(seconds)
         opts = RunCommandOpts(timeout=timedelta(seconds=seconds))
         listening = await self._sandbox.commands.run(_IS_LISTENING, opts=opts)
         if listening.error is not None:

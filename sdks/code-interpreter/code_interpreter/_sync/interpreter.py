@@ -125,6 +125,8 @@ class CodeInterpreterSync:
         self.close()
 
     def _check_health(self, seconds: float) -> bool:
+        if self._sandbox._reach.starts_interpreters:
+            return self._sandbox._check_health(seconds)
         opts = RunCommandOpts(timeout=timedelta(seconds=seconds))
         listening = self._sandbox.commands.run(_IS_LISTENING, opts=opts)
         if listening.error is not None:

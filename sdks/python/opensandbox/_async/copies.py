@@ -92,10 +92,13 @@ async def _pack(packed: Packed, progress: Progress | None) -> AsyncIterator[byte
 
 async def download_directory(
     execd: Remote, prefix: str, remote: str, local: Path, progress: Progress | None
-) -> None:
-    """Unpack a directory of the sandbox here. Nothing is written outside of ``local``."""
+) -> dict[str, str]:
+    """Unpack a directory of the sandbox here; returns which links were left out.
+
+    Nothing is written outside of ``local``.
+    """
     path, query = f"{prefix}/directories/archive", [("path", remote)]
     response = await execd.open("GET", path, query=query)
     async with reading(response):
         chunks = response.aiter_bytes(BLOCK)
-        await run_reading(chunks, lambda stream: unpack(stream, local, progress))
+        return await run_reading(chunks, lambda stream: unpack(stream, local, progress))

@@ -7,16 +7,11 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from opensandbox._endpoints import EndpointCache
 from opensandbox._failures import refused_arguments
 from opensandbox._requests import whole_seconds
 from opensandbox.config import ConnectionConfig
-from opensandbox.exceptions import (
-    InvalidArgumentException,
-    SandboxException,
-)
+from opensandbox.exceptions import InvalidArgumentException, SandboxException
 from opensandbox.models.diagnostics import DiagnosticContent
-from opensandbox.models.endpoints import EGRESS_PORT, EXECD_PORT
 from opensandbox.models.sandboxes import (
     CreateSandboxRequest,
     CredentialProxyConfig,
@@ -24,13 +19,11 @@ from opensandbox.models.sandboxes import (
     NetworkPolicy,
     NetworkRule,
     PlatformSpec,
-    SandboxCreateResponse,
     SandboxEndpoint,
     SandboxImageSpec,
     SandboxInfo,
     SandboxLifecycle,
     SandboxMetrics,
-    SandboxOrigin,
     SandboxRenewResponse,
     SnapshotInfo,
     Volume,
@@ -39,20 +32,21 @@ from opensandbox.models.sandboxes import (
 from .commands import Commands
 from .creation import Stopwatch, create_sandbox
 from .diagnostics import Diagnostics
-from .egress import CredentialVault, Egress
+from .egress import CredentialVault
 from .files import Files
 from .isolation import Isolation
 from .manager import SandboxManager
 from .metrics import Metrics
+from .reach import Reach
 from .readiness import (
     DEFAULT_POLLING_INTERVAL,
     DEFAULT_READY_TIMEOUT,
     MAX_PING_SECONDS,
     Patience,
-    find_endpoint,
+    Wait,
     wait_until_healthy,
 )
-from .transport import Remote, Transport
+from .transport import Transport, opening
 
 if TYPE_CHECKING:
     from .codes import Codes
@@ -82,8 +76,7 @@ class Sandbox:
         self._transport = transport
         self._manager = SandboxManager(transport)
         self._health_check = health_check
-        self._endpoints = EndpointCache(transport.config)
-        self._origin: str = SandboxOrigin.UNKNOWN
+        self._reach = Reach(sandbox_id, transport, self._manager)
 
     @classmethod
     async def create(
@@ -132,14 +125,8 @@ class Sandbox:
                 volumes=volumes,
                 lifecycle=lifecycle,
             )
-        return await cls._make(
-            wish,
-            connection_config,
-            health_check,
-            ready_timeout,
-            health_check_polling_interval,
-            skip_health_check,
-        )
+        wait = Wait(health_check, ready_timeout, health_check_polling_interval, skip_health_check)
+        return await cls._make(wish, connection_config, wait)
 
     @classmethod
     async def create_from_template(
@@ -165,14 +152,8 @@ class Sandbox:
                 network_policy=network_policy,
                 extensions=extensions,
             )
-        return await cls._make(
-            wish,
-            connection_config,
-            health_check,
-            ready_timeout,
-            health_check_polling_interval,
-            skip_health_check,
-        )
+        wait = Wait(health_check, ready_timeout, health_check_polling_interval, skip_health_check)
+        return await cls._make(wish, connection_config, wait)
 
     @classmethod
     @asynccontextmanager
@@ -197,15 +178,8 @@ class Sandbox:
         skip_health_check: bool = False,
     ) -> Self:
         """Hold a sandbox that exists and return when it answers."""
-        return await cls._hold(
-            sandbox_id,
-            connection_config,
-            health_check,
-            connect_timeout,
-            health_check_polling_interval,
-            skip_health_check,
-            is_paused=False,
-        )
+        wait = Wait(health_check, connect_timeout, health_check_polling_interval, skip_health_check)
+        return await cls._hold(sandbox_id, connection_config, wait, is_paused=False)
 
     @classmethod
     async def resume(
@@ -218,20 +192,13 @@ class Sandbox:
         skip_health_check: bool = False,
     ) -> Self:
         """Let a paused sandbox go on, hold it, and return when it answers."""
-        return await cls._hold(
-            sandbox_id,
-            connection_config,
-            health_check,
-            resume_timeout,
-            health_check_polling_interval,
-            skip_health_check,
-            is_paused=True,
-        )
+        wait = Wait(health_check, resume_timeout, health_check_polling_interval, skip_health_check)
+        return await cls._hold(sandbox_id, connection_config, wait, is_paused=True)
 
     @property
     def origin(self) -> str:
         """What the sandbox was made from, where the server said so."""
-        return self._origin
+        return self._reach.origin
 
     @property
     def connection_config(self) -> ConnectionConfig:
@@ -279,7 +246,7 @@ class Sandbox:
     @property
     def credential_vault(self) -> CredentialVault:
         """Secrets its requests get on their way."""
-        return CredentialVault(self._find_egress)
+        return CredentialVault(self._reach.find_egress)
 
     @property
     def terminals(self) -> "Terminals":
@@ -300,12 +267,7 @@ class Sandbox:
 
     async def get_endpoint(self, port: int) -> SandboxEndpoint:
         """Return the way to a port; it is remembered for a while."""
-        known = self._endpoints.get(port)
-        if known is not None:
-            return known
-        endpoint = await self._manager.get_sandbox_endpoint(self.id, port)
-        self._endpoints.put(port, endpoint)
-        return endpoint
+        return await self._reach.find_endpoint(port)
 
     async def get_signed_endpoint(self, port: int, expires: int) -> SandboxEndpoint:
         """Return a way to a port that needs no token until ``expires``, in Unix seconds."""
@@ -337,24 +299,24 @@ class Sandbox:
 
     async def get_egress_policy(self) -> NetworkPolicy:
         """Return what may go out."""
-        return await self._egress.get_policy()
+        return await self._reach.egress.get_policy()
 
     async def patch_egress_rules(self, rules: list[NetworkRule]) -> None:
         """Put rules in front; one for a target that has a rule already replaces it."""
-        await self._egress.patch_rules(rules)
+        await self._reach.egress.patch_rules(rules)
 
     async def delete_egress_rules(self, targets: list[str]) -> None:
         """Remove the rules of these targets; those without one are no error."""
-        await self._egress.delete_rules(targets)
+        await self._reach.egress.delete_rules(targets)
 
     async def pause(self) -> None:
         """Freeze every process. ``Sandbox.resume`` undoes it."""
-        self._endpoints.clear()
+        self._reach.forget()
         await self._manager.pause_sandbox(self.id)
 
     async def kill(self) -> None:
         """End the sandbox; nothing of it is left. Connections stay open."""
-        self._endpoints.clear()
+        self._reach.forget()
         await self._manager.kill_sandbox(self.id)
 
     async def close(self) -> None:
@@ -392,90 +354,40 @@ class Sandbox:
 
     @classmethod
     async def _make(
-        cls,
-        wish: CreateSandboxRequest,
-        config: ConnectionConfig | None,
-        health_check: Callable[["Sandbox"], Awaitable[bool]] | None,
-        ready_timeout: timedelta,
-        polling_interval: timedelta,
-        skip_health_check: bool,
+        cls, wish: CreateSandboxRequest, config: ConnectionConfig | None, wait: Wait
     ) -> Self:
-        transport = Transport(config or ConnectionConfig())
-        try:
+        async with opening(config) as transport:
             stopwatch = Stopwatch(transport, wish)
             created = await create_sandbox(transport, wish)
-            sandbox = cls(created.id, transport, health_check)
-        except BaseException:
-            await transport.close()
-            raise
-        try:
-            sandbox._remember_endpoints(created)
-            if wish.template_id is not None:
-                sandbox._origin = SandboxOrigin.TEMPLATE
-            await sandbox._open(ready_timeout, polling_interval, skip_health_check)
+            sandbox = cls(created.id, transport, wait.health_check)
+            try:
+                sandbox._reach.learn(wish, created)
+                await sandbox._open(wait.after(created))
+            except BaseException:
+                with suppress(SandboxException):  # what went wrong first is what matters
+                    await sandbox.kill()
+                raise
             stopwatch.report(sandbox.id)
-        except BaseException:
-            with suppress(SandboxException):  # what went wrong first is what matters
-                await sandbox.destroy()
-            raise
         return sandbox
 
     @classmethod
     async def _hold(
-        cls,
-        sandbox_id: str,
-        config: ConnectionConfig | None,
-        health_check: Callable[["Sandbox"], Awaitable[bool]] | None,
-        ready_timeout: timedelta,
-        polling_interval: timedelta,
-        skip_health_check: bool,
-        *,
-        is_paused: bool,
+        cls, sandbox_id: str, config: ConnectionConfig | None, wait: Wait, *, is_paused: bool
     ) -> Self:
-        transport = Transport(config or ConnectionConfig())
-        sandbox = cls(str(sandbox_id), transport, health_check)
-        try:
+        async with opening(config) as transport:
+            sandbox = cls(str(sandbox_id), transport, wait.health_check)
             if is_paused:
                 await sandbox._manager.resume_sandbox(sandbox.id)
-            await sandbox._open(ready_timeout, polling_interval, skip_health_check)
-        except BaseException:
-            await transport.close()
-            raise
+            await sandbox._open(wait)
         return sandbox
 
-    @property
-    def _egress(self) -> Egress:
-        # Micro virtual machines have their policy at the lifecycle API.
-        if self._origin == SandboxOrigin.TEMPLATE:
-            return Egress(self._find_lifecycle, f"/sandboxes/{self.id}/networkpolicy")
-        return Egress(self._find_egress, "/policy")
-
-    async def _find_egress(self) -> Remote:
-        endpoint = await self.get_endpoint(EGRESS_PORT)
-        return self._transport.to(self.connection_config.sandbox(endpoint))
-
-    async def _find_lifecycle(self) -> Remote:
-        return self._transport.to(self.connection_config.lifecycle)
-
-    def _remember_endpoints(self, created: SandboxCreateResponse) -> None:
-        # They lead there directly; a caller that wants the server in between must ask for that.
-        if self.connection_config.use_server_proxy:
-            return
-        for port, endpoint in (created.endpoints or {}).items():
-            if port.isdecimal():
-                self._endpoints.put(int(port), endpoint)
-
-    async def _open(
-        self, ready_timeout: timedelta, polling_interval: timedelta, skip_health_check: bool
-    ) -> None:
-        patience = Patience(self.id, ready_timeout, polling_interval)
-        endpoint = await find_endpoint(patience, lambda: self.get_endpoint(EXECD_PORT))
-        self._origin = endpoint.origin or self._origin
-        self._execd = self._transport.to(self.connection_config.sandbox(endpoint))
+    async def _open(self, wait: Wait) -> None:
+        patience = Patience(self.id, wait.timeout, wait.polling_interval)
+        self._execd = await self._reach.find_execd(patience)
         self._files = Files(self._execd)
         self._commands = Commands(self._execd)
         self._metrics = Metrics(self._execd)
-        if not skip_health_check:
+        if not wait.is_skipped:
             await wait_until_healthy(patience, self._check_health)
 
     async def _check_health(self, seconds: float) -> bool:

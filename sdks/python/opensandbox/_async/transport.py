@@ -54,6 +54,17 @@ class Transport:
             await self._client.aclose()
 
 
+@asynccontextmanager
+async def opening(config: ConnectionConfig | None) -> AsyncIterator[Transport]:
+    """Make connections that outlive the block, unless it fails."""
+    transport = Transport(config or ConnectionConfig())
+    try:
+        yield transport
+    except BaseException:
+        await transport.close()
+        raise
+
+
 class Remote:
     """One place requests go to: the lifecycle API, or a port of a sandbox."""
 

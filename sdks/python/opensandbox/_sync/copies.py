@@ -93,10 +93,13 @@ def _pack(packed: Packed, progress: Progress | None) -> Iterator[bytes]:
 
 def download_directory(
     execd: Remote, prefix: str, remote: str, local: Path, progress: Progress | None
-) -> None:
-    """Unpack a directory of the sandbox here. Nothing is written outside of ``local``."""
+) -> dict[str, str]:
+    """Unpack a directory of the sandbox here; returns which links were left out.
+
+    Nothing is written outside of ``local``.
+    """
     path, query = f"{prefix}/directories/archive", [("path", remote)]
     response = execd.open("GET", path, query=query)
     with reading(response):
         chunks = response.iter_bytes(BLOCK)
-        run_reading(chunks, lambda stream: unpack(stream, local, progress))
+        return run_reading(chunks, lambda stream: unpack(stream, local, progress))

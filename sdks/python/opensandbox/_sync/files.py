@@ -229,12 +229,14 @@ class Files:
 
     def download_directory(
         self, remote: str, local: str | PathLike[str], *, progress: Progress | None = None
-    ) -> None:
+    ) -> dict[str, str]:
         """Copy the content of a directory of the sandbox to one of this machine.
 
-        The sandbox is not trusted: what would be written outside of ``local`` is refused.
+        The sandbox is not trusted: what would be written outside of ``local`` is refused. A link is
+        copied as one and never followed; links that lead out of the directory are left out. Returns
+        those, at most a thousand: where each leads, by its path in the directory.
         """
-        download_directory(self._execd, self._prefix, remote, Path(local), progress)
+        return download_directory(self._execd, self._prefix, remote, Path(local), progress)
 
     def _download(
         self, path: str, range_header: str | None, offset: int | None, limit: int | None

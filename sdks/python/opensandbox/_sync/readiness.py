@@ -4,10 +4,13 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import Any
 
 from opensandbox.exceptions import SandboxApiException, SandboxReadyTimeoutException
-from opensandbox.models.sandboxes import SandboxEndpoint
+from opensandbox.models.endpoints import EXECD_PORT
+from opensandbox.models.sandboxes import SandboxCreateResponse, SandboxEndpoint, SandboxState
 
 from .waiting import sleep
 
@@ -20,6 +23,29 @@ MAX_PING_SECONDS = 10.0
 
 # The one error of an endpoint that mends itself: the pod has no address yet.
 _NO_ADDRESS_YET = "KUBERNETES::POD_IP_NOT_AVAILABLE"
+
+
+@dataclass(frozen=True)
+class Wait:
+    """How a caller wants to wait until a sandbox can be used."""
+
+    health_check: Callable[[Any], bool] | None
+    """Decides in place of a ping."""
+    timeout: timedelta
+    polling_interval: timedelta
+    is_skipped: bool
+
+    def after(self, created: SandboxCreateResponse) -> "Wait":
+        """Return what is left to wait for after a create.
+
+        A server that puts endpoints into its answer gives it when the daemon has answered. Others
+        say nothing of that, nor does one whose sandbox has ended since.
+        """
+        has_way = str(EXECD_PORT) in (created.endpoints or {})
+        is_usable = has_way and created.status.state == SandboxState.RUNNING
+        return replace(
+            self, is_skipped=self.is_skipped or (is_usable and self.health_check is None)
+        )
 
 
 class Patience:

@@ -8,16 +8,11 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from opensandbox._endpoints import EndpointCache
 from opensandbox._failures import refused_arguments
 from opensandbox._requests import whole_seconds
 from opensandbox.config import ConnectionConfigSync
-from opensandbox.exceptions import (
-    InvalidArgumentException,
-    SandboxException,
-)
+from opensandbox.exceptions import InvalidArgumentException, SandboxException
 from opensandbox.models.diagnostics import DiagnosticContent
-from opensandbox.models.endpoints import EGRESS_PORT, EXECD_PORT
 from opensandbox.models.sandboxes import (
     CreateSandboxRequest,
     CredentialProxyConfig,
@@ -25,13 +20,11 @@ from opensandbox.models.sandboxes import (
     NetworkPolicy,
     NetworkRule,
     PlatformSpec,
-    SandboxCreateResponse,
     SandboxEndpoint,
     SandboxImageSpec,
     SandboxInfo,
     SandboxLifecycle,
     SandboxMetrics,
-    SandboxOrigin,
     SandboxRenewResponse,
     SnapshotInfo,
     Volume,
@@ -40,20 +33,21 @@ from opensandbox.models.sandboxes import (
 from .commands import Commands
 from .creation import Stopwatch, create_sandbox
 from .diagnostics import Diagnostics
-from .egress import CredentialVault, Egress
+from .egress import CredentialVault
 from .files import Files
 from .isolation import Isolation
 from .manager import SandboxManagerSync
 from .metrics import Metrics
+from .reach import Reach
 from .readiness import (
     DEFAULT_POLLING_INTERVAL,
     DEFAULT_READY_TIMEOUT,
     MAX_PING_SECONDS,
     Patience,
-    find_endpoint,
+    Wait,
     wait_until_healthy,
 )
-from .transport import Remote, Transport
+from .transport import Transport, opening
 
 if TYPE_CHECKING:
     from .codes import Codes
@@ -83,8 +77,7 @@ class SandboxSync:
         self._transport = transport
         self._manager = SandboxManagerSync(transport)
         self._health_check = health_check
-        self._endpoints = EndpointCache(transport.config)
-        self._origin: str = SandboxOrigin.UNKNOWN
+        self._reach = Reach(sandbox_id, transport, self._manager)
 
     @classmethod
     def create(
@@ -133,14 +126,8 @@ class SandboxSync:
                 volumes=volumes,
                 lifecycle=lifecycle,
             )
-        return cls._make(
-            wish,
-            connection_config,
-            health_check,
-            ready_timeout,
-            health_check_polling_interval,
-            skip_health_check,
-        )
+        wait = Wait(health_check, ready_timeout, health_check_polling_interval, skip_health_check)
+        return cls._make(wish, connection_config, wait)
 
     @classmethod
     def create_from_template(
@@ -166,14 +153,8 @@ class SandboxSync:
                 network_policy=network_policy,
                 extensions=extensions,
             )
-        return cls._make(
-            wish,
-            connection_config,
-            health_check,
-            ready_timeout,
-            health_check_polling_interval,
-            skip_health_check,
-        )
+        wait = Wait(health_check, ready_timeout, health_check_polling_interval, skip_health_check)
+        return cls._make(wish, connection_config, wait)
 
     @classmethod
     @contextmanager
@@ -198,15 +179,8 @@ class SandboxSync:
         skip_health_check: bool = False,
     ) -> Self:
         """Hold a sandbox that exists and return when it answers."""
-        return cls._hold(
-            sandbox_id,
-            connection_config,
-            health_check,
-            connect_timeout,
-            health_check_polling_interval,
-            skip_health_check,
-            is_paused=False,
-        )
+        wait = Wait(health_check, connect_timeout, health_check_polling_interval, skip_health_check)
+        return cls._hold(sandbox_id, connection_config, wait, is_paused=False)
 
     @classmethod
     def resume(
@@ -219,20 +193,13 @@ class SandboxSync:
         skip_health_check: bool = False,
     ) -> Self:
         """Let a paused sandbox go on, hold it, and return when it answers."""
-        return cls._hold(
-            sandbox_id,
-            connection_config,
-            health_check,
-            resume_timeout,
-            health_check_polling_interval,
-            skip_health_check,
-            is_paused=True,
-        )
+        wait = Wait(health_check, resume_timeout, health_check_polling_interval, skip_health_check)
+        return cls._hold(sandbox_id, connection_config, wait, is_paused=True)
 
     @property
     def origin(self) -> str:
         """What the sandbox was made from, where the server said so."""
-        return self._origin
+        return self._reach.origin
 
     @property
     def connection_config(self) -> ConnectionConfigSync:
@@ -280,7 +247,7 @@ class SandboxSync:
     @property
     def credential_vault(self) -> CredentialVault:
         """Secrets its requests get on their way."""
-        return CredentialVault(self._find_egress)
+        return CredentialVault(self._reach.find_egress)
 
     @property
     def terminals(self) -> "Terminals":
@@ -301,12 +268,7 @@ class SandboxSync:
 
     def get_endpoint(self, port: int) -> SandboxEndpoint:
         """Return the way to a port; it is remembered for a while."""
-        known = self._endpoints.get(port)
-        if known is not None:
-            return known
-        endpoint = self._manager.get_sandbox_endpoint(self.id, port)
-        self._endpoints.put(port, endpoint)
-        return endpoint
+        return self._reach.find_endpoint(port)
 
     def get_signed_endpoint(self, port: int, expires: int) -> SandboxEndpoint:
         """Return a way to a port that needs no token until ``expires``, in Unix seconds."""
@@ -338,24 +300,24 @@ class SandboxSync:
 
     def get_egress_policy(self) -> NetworkPolicy:
         """Return what may go out."""
-        return self._egress.get_policy()
+        return self._reach.egress.get_policy()
 
     def patch_egress_rules(self, rules: list[NetworkRule]) -> None:
         """Put rules in front; one for a target that has a rule already replaces it."""
-        self._egress.patch_rules(rules)
+        self._reach.egress.patch_rules(rules)
 
     def delete_egress_rules(self, targets: list[str]) -> None:
         """Remove the rules of these targets; those without one are no error."""
-        self._egress.delete_rules(targets)
+        self._reach.egress.delete_rules(targets)
 
     def pause(self) -> None:
         """Freeze every process. ``SandboxSync.resume`` undoes it."""
-        self._endpoints.clear()
+        self._reach.forget()
         self._manager.pause_sandbox(self.id)
 
     def kill(self) -> None:
         """End the sandbox; nothing of it is left. Connections stay open."""
-        self._endpoints.clear()
+        self._reach.forget()
         self._manager.kill_sandbox(self.id)
 
     def close(self) -> None:
@@ -393,90 +355,40 @@ class SandboxSync:
 
     @classmethod
     def _make(
-        cls,
-        wish: CreateSandboxRequest,
-        config: ConnectionConfigSync | None,
-        health_check: Callable[["SandboxSync"], bool] | None,
-        ready_timeout: timedelta,
-        polling_interval: timedelta,
-        skip_health_check: bool,
+        cls, wish: CreateSandboxRequest, config: ConnectionConfigSync | None, wait: Wait
     ) -> Self:
-        transport = Transport(config or ConnectionConfigSync())
-        try:
+        with opening(config) as transport:
             stopwatch = Stopwatch(transport, wish)
             created = create_sandbox(transport, wish)
-            sandbox = cls(created.id, transport, health_check)
-        except BaseException:
-            transport.close()
-            raise
-        try:
-            sandbox._remember_endpoints(created)
-            if wish.template_id is not None:
-                sandbox._origin = SandboxOrigin.TEMPLATE
-            sandbox._open(ready_timeout, polling_interval, skip_health_check)
+            sandbox = cls(created.id, transport, wait.health_check)
+            try:
+                sandbox._reach.learn(wish, created)
+                sandbox._open(wait.after(created))
+            except BaseException:
+                with suppress(SandboxException):  # what went wrong first is what matters
+                    sandbox.kill()
+                raise
             stopwatch.report(sandbox.id)
-        except BaseException:
-            with suppress(SandboxException):  # what went wrong first is what matters
-                sandbox.destroy()
-            raise
         return sandbox
 
     @classmethod
     def _hold(
-        cls,
-        sandbox_id: str,
-        config: ConnectionConfigSync | None,
-        health_check: Callable[["SandboxSync"], bool] | None,
-        ready_timeout: timedelta,
-        polling_interval: timedelta,
-        skip_health_check: bool,
-        *,
-        is_paused: bool,
+        cls, sandbox_id: str, config: ConnectionConfigSync | None, wait: Wait, *, is_paused: bool
     ) -> Self:
-        transport = Transport(config or ConnectionConfigSync())
-        sandbox = cls(str(sandbox_id), transport, health_check)
-        try:
+        with opening(config) as transport:
+            sandbox = cls(str(sandbox_id), transport, wait.health_check)
             if is_paused:
                 sandbox._manager.resume_sandbox(sandbox.id)
-            sandbox._open(ready_timeout, polling_interval, skip_health_check)
-        except BaseException:
-            transport.close()
-            raise
+            sandbox._open(wait)
         return sandbox
 
-    @property
-    def _egress(self) -> Egress:
-        # Micro virtual machines have their policy at the lifecycle API.
-        if self._origin == SandboxOrigin.TEMPLATE:
-            return Egress(self._find_lifecycle, f"/sandboxes/{self.id}/networkpolicy")
-        return Egress(self._find_egress, "/policy")
-
-    def _find_egress(self) -> Remote:
-        endpoint = self.get_endpoint(EGRESS_PORT)
-        return self._transport.to(self.connection_config.sandbox(endpoint))
-
-    def _find_lifecycle(self) -> Remote:
-        return self._transport.to(self.connection_config.lifecycle)
-
-    def _remember_endpoints(self, created: SandboxCreateResponse) -> None:
-        # They lead there directly; a caller that wants the server in between must ask for that.
-        if self.connection_config.use_server_proxy:
-            return
-        for port, endpoint in (created.endpoints or {}).items():
-            if port.isdecimal():
-                self._endpoints.put(int(port), endpoint)
-
-    def _open(
-        self, ready_timeout: timedelta, polling_interval: timedelta, skip_health_check: bool
-    ) -> None:
-        patience = Patience(self.id, ready_timeout, polling_interval)
-        endpoint = find_endpoint(patience, lambda: self.get_endpoint(EXECD_PORT))
-        self._origin = endpoint.origin or self._origin
-        self._execd = self._transport.to(self.connection_config.sandbox(endpoint))
+    def _open(self, wait: Wait) -> None:
+        patience = Patience(self.id, wait.timeout, wait.polling_interval)
+        self._execd = self._reach.find_execd(patience)
         self._files = Files(self._execd)
         self._commands = Commands(self._execd)
         self._metrics = Metrics(self._execd)
-        if not skip_health_check:
+        if not wait.is_skipped:
             wait_until_healthy(patience, self._check_health)
 
     def _check_health(self, seconds: float) -> bool:

@@ -55,6 +55,17 @@ class Transport:
             self._client.close()
 
 
+@contextmanager
+def opening(config: ConnectionConfigSync | None) -> Iterator[Transport]:
+    """Make connections that outlive the block, unless it fails."""
+    transport = Transport(config or ConnectionConfigSync())
+    try:
+        yield transport
+    except BaseException:
+        transport.close()
+        raise
+
+
 class Remote:
     """One place requests go to: the lifecycle API, or a port of a sandbox."""
 

@@ -25,6 +25,16 @@ NO_TIME = timedelta(0)
 SOON = timedelta(milliseconds=1)
 
 
+def watched_config() -> tuple[list[httpx.Request], ConnectionConfig]:
+    """Return a configuration and the list that its requests are noted in."""
+    seen: list[httpx.Request] = []
+
+    async def remember(request: httpx.Request) -> None:
+        seen.append(request)
+
+    return seen, ConnectionConfig(event_hooks={"request": [remember]})
+
+
 async def test_create_sends_what_is_wanted_and_fills_in_the_defaults(standin: StandIn) -> None:
     auth = SandboxImageAuth(username="u", password="p")  # noqa: S106
     image = SandboxImageSpec("python:3.12", auth=auth)
@@ -81,6 +91,7 @@ async def test_create_waits_for_an_address_that_comes_later(standin: StandIn) ->
 
 
 async def test_a_sandbox_that_never_answers_is_killed(standin: StandIn) -> None:
+    standin.carries_endpoints = False
     standin.execd = {"endpoint": f"{standin.domain}/asleep"}
     with pytest.raises(SandboxReadyTimeoutException) as caught:
         await Sandbox.create("image", ready_timeout=NO_TIME)
@@ -90,6 +101,7 @@ async def test_a_sandbox_that_never_answers_is_killed(standin: StandIn) -> None:
 
 
 async def test_refused_credentials_end_the_wait_at_once(standin: StandIn) -> None:
+    standin.carries_endpoints = False
     standin.execd["headers"] = {"X-EXECD-ACCESS-TOKEN": "wrong"}
     with pytest.raises(SandboxApiException) as caught:
         await Sandbox.create("image")
@@ -112,14 +124,25 @@ async def test_the_health_check_of_the_caller_decides(standin: StandIn) -> None:
     await sandbox.close()
 
 
-async def test_the_key_stays_out_of_the_sandbox(standin: StandIn, execd: Execd) -> None:
-    seen: list[httpx.Request] = []
-
-    async def remember(request: httpx.Request) -> None:
-        seen.append(request)
-
-    config = ConnectionConfig(event_hooks={"request": [remember]})
+@pytest.mark.parametrize(
+    ("carries_endpoints", "state", "pings"),
+    [(True, "Running", 0), (True, "Terminated", 1), (False, "Running", 1)],
+)
+async def test_only_an_answer_that_says_that_it_is_usable_makes_a_ping_needless(
+    standin: StandIn, execd: Execd, carries_endpoints: bool, state: str, pings: int
+) -> None:
+    standin.carries_endpoints, standin.state = carries_endpoints, state
+    seen, config = watched_config()
     sandbox = await Sandbox.create("image", connection_config=config)
+    assert [r.url.path for r in seen if r.url.netloc.decode() == execd.address] == ["/ping"] * pings
+    assert await sandbox.is_healthy()
+    await sandbox.close()
+
+
+async def test_the_key_stays_out_of_the_sandbox(standin: StandIn, execd: Execd) -> None:
+    seen, config = watched_config()
+    sandbox = await Sandbox.create("image", connection_config=config)
+    assert await sandbox.is_healthy()
     await sandbox.close()
     inside = [r for r in seen if r.url.netloc.decode() == execd.address]
     assert [r.url.path for r in inside] == ["/ping"]

@@ -103,13 +103,15 @@ def test_a_directory_replaces_what_is_in_its_way(
 
 
 @pytest.mark.parametrize("target", ["/etc/passwd", "../outside", "here/../../outside", ".."])
-def test_a_link_that_leads_out_is_refused(
+def test_a_link_that_leads_out_is_left_out_and_named(
     sandbox: SandboxSync, workdir: str, tmp_path: Path, target: str
 ) -> None:
-    sandbox.commands.run(f"mkdir -p {workdir}/d && ln -s {target} {workdir}/d/link")
-    with pytest.raises(Exception, match="leads out of the directory"):
-        sandbox.files.download_directory(f"{workdir}/d", tmp_path / "back")
-    assert _tree(tmp_path) == {"back": None}
+    made = f"mkdir -p {workdir}/d && cd {workdir}/d && ln -s {target} link && echo x > file"
+    sandbox.commands.run(f"{made} && ln -s file inside")
+    left_out = sandbox.files.download_directory(f"{workdir}/d", tmp_path / "back")
+    assert left_out == {"link": target}
+    assert sorted(path.name for path in (tmp_path / "back").iterdir()) == ["file", "inside"]
+    assert (tmp_path / "back" / "inside").readlink() == Path("file")
 
 
 def test_checksums_are_those_of_the_files(sandbox: SandboxSync, workdir: str) -> None:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package opensandbox;
 
+import java.io.PrintStream;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
@@ -21,6 +22,7 @@ final class Cells {
 
     private final JShell shell;
     private final Wire wire;
+    private final PrintStream out = System.out; // code may put another in its place
     private volatile int count;
     private volatile boolean isRunning;
     private volatile boolean isInterrupted;
@@ -43,14 +45,20 @@ final class Cells {
         }
     }
 
-    /** Runs a cell and returns its failure, or null. */
-    Map<String, Object> run(String code) {
+    /** Makes the cell that comes next the one that an interrupt means. */
+    void expect() {
         count++;
         isInterrupted = false;
         isRunning = true;
+    }
+
+    /** Runs the expected cell and returns its failure, or null. */
+    Map<String, Object> run(String code) {
         try {
             Map<String, Object> failure = runSnippets(code);
             return isInterrupted ? failure("KeyboardInterrupt", "", List.of()) : failure;
+        } catch (Throwable error) { // of JShell, which some code is too much for
+            return failure(error.getClass().getName(), "the code cannot be run or its result not be told", List.of());
         } finally {
             isRunning = false;
         }
@@ -82,7 +90,7 @@ final class Cells {
             rest = next.remaining() == null ? "" : next.remaining();
         }
         if (value != null && !value.isEmpty() && !isInterrupted) {
-            System.out.flush();
+            out.flush();
             wire.show(Map.of("text/plain", value), Map.of("count", count));
         }
         return null;

@@ -25,6 +25,9 @@ final class Json {
 
     /** Writes maps, lists, strings, numbers, booleans and null; anything else as its text. */
     static String text(Object value) {
+        if (value instanceof Double number && !Double.isFinite(number) || value instanceof Float real && !Float.isFinite(real)) {
+            return "null"; // JSON has no such number
+        }
         if (value == null || value instanceof Number || value instanceof Boolean) {
             return String.valueOf(value);
         }

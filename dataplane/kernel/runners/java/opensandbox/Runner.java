@@ -44,7 +44,7 @@ public final class Runner {
         }
         shell.eval("import static opensandbox.Display.display;");
         Runner runner = new Runner(wire, shell);
-        wire.say(Map.of("type", "ready"));
+        wire.say("ready", Map.of());
         Thread listener = new Thread(runner::listen, "daemon");
         listener.setDaemon(true);
         listener.start();
@@ -62,6 +62,7 @@ public final class Runner {
                 if ("interrupt".equals(order.get("type"))) {
                     cells.interrupt();
                 } else {
+                    cells.expect();
                     orders.add(order);
                 }
                 order = wire.hear();
@@ -73,11 +74,13 @@ public final class Runner {
     }
 
     private void serve() throws InterruptedException {
+        PrintStream out = System.out; // code may put others in their place
+        PrintStream err = System.err;
         while (true) {
             Map<String, Object> failure = cells.run((String) orders.take().get("code"));
-            System.out.flush();
-            System.err.flush();
-            wire.say(failure == null ? Map.of("type", "done") : Map.of("type", "done", "error", failure));
+            out.flush();
+            err.flush();
+            wire.say("done", failure == null ? Map.of() : Map.of("error", failure));
         }
     }
 }

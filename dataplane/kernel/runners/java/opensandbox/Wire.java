@@ -11,6 +11,7 @@ import java.io.UncheckedIOException;
 import java.lang.reflect.Field;
 import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
+import java.util.LinkedHashMap;
 import java.util.Map;
 
 /** The connection with the daemon: JSON, one object on a line. */
@@ -51,7 +52,11 @@ final class Wire {
         }
     }
 
-    synchronized void say(Map<String, ?> message) {
+    /** Says a message; its type comes first. */
+    synchronized void say(String type, Map<String, ?> content) {
+        Map<String, Object> message = new LinkedHashMap<>();
+        message.put("type", type);
+        message.putAll(content);
         try {
             out.write((Json.text(message) + "\n").getBytes(StandardCharsets.UTF_8));
         } catch (IOException error) {
@@ -61,10 +66,9 @@ final class Wire {
 
     /** Says a result and waits until the daemon has told it, so that output stays in order. */
     synchronized void show(Map<String, ?> forms, Map<String, ?> rest) {
-        Map<String, Object> message = new HashMap<>(rest);
-        message.put("type", "result");
-        message.put("data", forms);
-        say(message);
+        Map<String, Object> content = new HashMap<>(rest);
+        content.put("data", forms);
+        say("result", content);
         try {
             acknowledgements.read();
         } catch (IOException error) {

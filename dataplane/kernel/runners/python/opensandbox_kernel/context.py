@@ -7,20 +7,23 @@ Cells run on one event loop that never stops, so that tasks of one cell go on af
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import random
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from types import FrameType
 from typing import Any, NoReturn
 
 from . import nesting
-from .shell import INLINE, Shell
+from .shell import INLINE, RanWithoutShell, Shell
 from .wire import Wire, flush_output
 
 READ_SIZE = 1 << 16
+_decode = json.JSONDecoder().decode  # code may replace json.loads
 
 
 def live(
@@ -32,12 +35,12 @@ def live(
     os.close(stdout)
     os.close(stderr)
     with socket.socket(fileno=connection) as daemon:
-        shell.wire = Wire(daemon, acknowledgements)
-        shell.wire.say(type="ready", pid=os.getpid())
+        wire = Wire(daemon, acknowledgements)
+        wire.say(type="ready", pid=os.getpid())
         daemon.setblocking(True)
         orders = Orders(daemon)
         _settle(orders.wait())
-        _Cells(shell, orders).serve()
+        Cells(shell, orders, wire).serve()
     os._exit(0)
 
 
@@ -58,9 +61,9 @@ def _settle(order: dict[str, Any]) -> None:
 class Orders:
     """What the daemon tells this context, line by line."""
 
-    def __init__(self, daemon: socket.socket) -> None:
+    def __init__(self, daemon: socket.socket, rest: bytes = b"") -> None:
         self._daemon = daemon
-        self._rest = bytearray()
+        self._rest = bytearray(rest)
 
     def wait(self) -> dict[str, Any]:
         """Wait for an order, with nothing else going on."""
@@ -85,31 +88,49 @@ class Orders:
             self._daemon.setblocking(True)
         return self._take()
 
+    def is_coming(self) -> bool:
+        """Say whether the beginning of an order is there."""
+        if self._rest:
+            return True
+        try:
+            return bool(self._daemon.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+        except BlockingIOError:
+            return False
+
     def _take(self) -> dict[str, Any]:
         line, _, rest = bytes(self._rest).partition(b"\n")
         self._rest = bytearray(rest)
-        order: dict[str, Any] = json.loads(line)
+        order: dict[str, Any] = _decode(line.decode())
         return order
 
 
-class _Cells:
+class Cells:
     """Runs cells one after another."""
 
-    def __init__(self, shell: Shell, orders: Orders) -> None:
+    def __init__(self, shell: Shell, orders: Orders, wire: Wire) -> None:
         self._shell = shell
         self._orders = orders
+        self._wire = wire
         self._loop = asyncio.new_event_loop()
         self._serving: asyncio.Task[None] | None = None
         self._cell: asyncio.Task[Any] | None = None
         """What an interrupt means; None between two cells."""
+        self._is_ordered = False
+        """A cell was ordered and has not begun."""
         self._is_interrupted = False
 
-    def serve(self) -> NoReturn:
-        """Run the loop for ever; an interrupt that hits a task in the background ends only that."""
+    def serve(
+        self, told: Sequence[RanWithoutShell] = (), untold: RanWithoutShell | None = None
+    ) -> NoReturn:
+        """Run the loop for ever; an interrupt that hits a task in the background ends only that.
+
+        What ran before there was a shell comes first; the daemon waits for the end of the untold.
+        """
         asyncio.set_event_loop(self._loop)
         nesting.allow()
         signal.signal(signal.SIGINT, self._interrupted)
-        self._serving = self._loop.create_task(self._serve())
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        self._serving = self._loop.create_task(self._serve(told, untold))
         while not self._serving.done():
             try:
                 self._loop.run_until_complete(self._serving)
@@ -117,31 +138,54 @@ class _Cells:
                 continue
             except SystemExit:
                 continue
+            except RuntimeError:  # the code stopped the loop
+                if self._serving.done():
+                    raise
         os._exit(1)
 
-    async def _serve(self) -> None:
+    async def _serve(self, told: Sequence[RanWithoutShell], untold: RanWithoutShell | None) -> None:
+        for cell in told:
+            self._shell.ran = cell
+            await self._run_cell(cell.code)
+        self._shell.wire = self._wire
+        if untold is not None:
+            self._shell.ran = untold
+            await self._answer(untold.code)
         while True:
-            order = await self._orders.next()
+            try:
+                order = await self._orders.next()
+            except asyncio.CancelledError:  # the code cancels all tasks there are
+                continue
+            self._is_ordered = True
             os.environ.update(order.get("env", {}))
-            failure = await self._run(order["code"])
-            if not self._shell.wire.is_ours:  # a process that the cell forked came back to here
-                flush_output()
-                os._exit(0)
-            flush_output()
-            self._shell.wire.say(type="done", **({"error": failure} if failure else {}))
+            signal.signal(signal.SIGINT, self._interrupted)  # earlier code may have taken it
+            await self._answer(order["code"])
+
+    async def _answer(self, code: str) -> None:
+        failure = await self._run(code)
+        flush_output()
+        if not self._wire.is_ours:  # a process that the cell forked came back to here
+            os._exit(0)
+        self._wire.say(type="done", **({"error": failure} if failure else {}))
 
     async def _run(self, code: str) -> dict[str, Any] | None:
         self._shell.failure = None
-        self._is_interrupted = False
         self._cell = self._loop.create_task(self._run_cell(code))
+        self._is_ordered = False
+        if self._is_interrupted:  # before it began
+            self._cell.cancel()
         try:
-            await asyncio.wait([self._cell])
-            failure = self._shell.failure or _failure(self._cell)
+            while not self._cell.done():
+                with contextlib.suppress(asyncio.CancelledError):  # as above
+                    await asyncio.wait([self._cell])
+            broken = _failure(self._cell)
+            failure = self._shell.failure or broken
             if failure and failure["ename"] == "CancelledError" and self._is_interrupted:
                 return {**failure, "ename": "KeyboardInterrupt"}
             return failure
         finally:
             self._cell = None
+            self._is_interrupted = False
 
     async def _run_cell(self, code: str) -> None:
         shell = self._shell
@@ -154,19 +198,25 @@ class _Cells:
         result = await shell.run_cell_async(
             code, store_history=True, transformed_cell=transformed, preprocessing_exc_tuple=problem
         )
+        error = result.error_before_exec or result.error_in_exec
+        if error is not None and shell.failure is None:  # IPython has only printed it
+            shell.failure = shell.told(error)
         shell.events.trigger("post_execute")
         shell.events.trigger("post_run_cell", result)
 
     def _interrupted(self, number: int, frame: FrameType | None) -> None:
         """Stop the cell: where it computes with an exception, where it awaits by cancelling it."""
         __tracebackhide__ = True
-        if self._cell is None:
+        if self._cell is None:  # one that is late, or one that is early
+            self._is_interrupted = self._is_ordered or self._orders.is_coming()
             return
         self._is_interrupted = True
-        is_ours = asyncio.current_task(self._loop) is self._serving
-        if nesting.is_in_callback(frame) and not is_ours:
+        if asyncio.current_task(self._loop) is self._serving:
+            self._cell.cancel()  # at once: it is about to begin
+        elif nesting.is_in_callback(frame):
             raise KeyboardInterrupt
-        self._loop.call_soon_threadsafe(self._cell.cancel)
+        else:
+            self._loop.call_soon_threadsafe(self._cell.cancel)
 
 
 def _failure(cell: asyncio.Task[Any]) -> dict[str, Any] | None:

@@ -7,7 +7,6 @@ It never runs a user's code, has one thread and no event loop, so that a fork of
 from __future__ import annotations
 
 import gc
-import importlib
 import os
 import signal
 import socket
@@ -15,14 +14,13 @@ import sys
 
 from . import context, shell
 
-PRELOADED = "OPENSANDBOX_PYTHON_PRELOAD"
-"""Names modules to import here, once for all contexts, with commas between them."""
-
 
 def serve(control: int) -> None:
     """Warm up, say so, and fork for each request until the daemon has gone."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
     warmed = shell.warmed()
-    _preload(warmed)
+    shell.preload(warmed)
     gc.collect()
     gc.freeze()  # what is collected in a context is not copied for it
     with socket.socket(fileno=control) as daemon:
@@ -36,16 +34,6 @@ def serve(control: int) -> None:
                 context.live(warmed, *descriptors)
             for descriptor in descriptors:
                 os.close(descriptor)
-
-
-def _preload(warmed: shell.Shell) -> None:
-    for name in filter(None, os.environ.get(PRELOADED, "").split(",")):
-        try:
-            importlib.import_module(name.strip())
-        except Exception as error:  # noqa: BLE001 - a broken library must not cost the language
-            os.write(2, f"{PRELOADED}: {name}: {error}\n".encode())
-    if "matplotlib" in sys.modules:  # otherwise its backend does this when it is imported
-        warmed.enable_matplotlib("inline")
 
 
 def _is_forked() -> bool:
@@ -67,7 +55,7 @@ def _is_forked() -> bool:
         os.close(answer_read)
         os.close(answer_write)
         os.setsid()
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # until it can be answered
         return True
     os.close(answer_write)
     answer = b"n" if between < 0 else os.read(answer_read, 1) or b"n"

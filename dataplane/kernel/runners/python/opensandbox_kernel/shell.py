@@ -12,7 +12,8 @@ import tempfile
 import traceback
 import warnings
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, Protocol
 
 from IPython.core import page
 from IPython.core.displayhook import DisplayHook
@@ -27,7 +28,9 @@ for _module in ("IPython.core.oinspect", "asyncio", "pdb", "code", "random"):
     importlib.import_module(_module)  # what cells need sooner or later, once for all contexts
 
 _HIDDEN = "[... skipping hidden"  # IPython's word for frames of ours
-_OUR_FRAME = f"File {Path(__file__).parent}/"
+_OUR_FRAME = f"File {Path(__file__).parent.parent}/"
+PRELOADED = "OPENSANDBOX_PYTHON_PRELOAD"
+"""Names modules to import before any cell runs, with commas between them."""
 INLINE = "module://matplotlib_inline.backend_inline"
 
 
@@ -74,10 +77,20 @@ class Displays(DisplayPublisher):
         """Do nothing: what was told stays told."""
 
 
+class RanWithoutShell(Protocol):
+    """A cell that has run before there was a shell, and how it ended; see first.py."""
+
+    code: str
+    value: object
+    error: BaseException | None
+
+
 class Shell(InteractiveShell):
     """IPython as the daemon needs it."""
 
     wire: Wire | None = None
+    ran: RanWithoutShell | None = None
+    """What the next cell has come to already, so that it is not run again."""
     cell_count: int = 0
     failure: dict[str, Any] | None = None
     """What the cell ended with, when it failed."""
@@ -86,6 +99,28 @@ class Shell(InteractiveShell):
         """Say a result; while the parent warms up, to nobody."""
         if self.wire is not None:
             self.wire.show(data, **rest)
+
+    async def run_ast_nodes(self, nodelist: Any, *rest: Any, **options: Any) -> bool:
+        """Run a cell, or end as it has ended already. Say whether it failed."""
+        if self.ran is None:
+            failed: bool = await super().run_ast_nodes(nodelist, *rest, **options)
+            return failed
+        ran, self.ran = self.ran, None
+        return self._end_as(ran, options["result"])
+
+    def _end_as(self, ran: RanWithoutShell, result: Any) -> bool:
+        """Tell the end of a cell as run_code does; what it raised has been raised below this."""
+        __tracebackhide__ = "__ipython_bottom__"
+        try:
+            if ran.error is not None:
+                raise ran.error
+            self.displayhook(ran.value)
+        except BaseException as error:  # noqa: BLE001 - told
+            result.error_in_exec = error
+            is_exit = isinstance(error, SystemExit)
+            self.showtraceback(exception_only=is_exit, running_compiled_code=not is_exit)
+            return True
+        return False
 
     def system(self, cmd: str) -> None:
         """Run a program for ``!``, on the cell's own output; an interrupt ends the cell too."""
@@ -97,8 +132,14 @@ class Shell(InteractiveShell):
 
     def _showtraceback(self, etype: type, evalue: BaseException, stb: list[str]) -> None:
         theirs = [part for part in stb if not part.startswith(_OUR_FRAME)]
-        lines = [line for part in theirs for line in part.splitlines() if _HIDDEN not in line]
+        lines = [line for line in _lines(theirs) if _HIDDEN not in line]
         self.failure = {"ename": etype.__name__, "evalue": _text(evalue), "traceback": lines}
+
+    def told(self, error: BaseException) -> dict[str, Any]:
+        """Tell an error that IPython only prints: a group, or a magic that does not exist."""
+        frames = error.__traceback__.tb_next if error.__traceback__ else None  # without IPython's
+        lines = _lines(traceback.format_exception(type(error), error, frames))
+        return {"ename": type(error).__name__, "evalue": _text(error), "traceback": lines}
 
     def enable_gui(self, gui: Any = None) -> None:
         """Do nothing: there is no screen."""
@@ -112,6 +153,11 @@ class Shell(InteractiveShell):
         super().init_display_formatter()
         tell_charts(self.display_formatter)
         self.display_formatter.active_types = self.display_formatter.format_types
+
+
+def _lines(parts: list[str]) -> list[str]:
+    """Return the lines of a traceback; other ends of lines than line feeds are the code's own."""
+    return [line for part in parts if part for line in part.removesuffix("\n").split("\n")]
 
 
 def _text(error: BaseException) -> str:
@@ -129,11 +175,12 @@ def refuse_input(prompt: object = "") -> str:
     )
 
 
-def warmed() -> Shell:
-    """Make a shell and run a few cells in it, so that the first cell of a context is fast."""
+def warmed(main: ModuleType | None = None) -> Shell:
+    """Make a shell and run a few cells in it, so that the first cell of a context is fast.
+
+    Its namespace is that of a module, which has nothing in it but what every module has.
+    """
     os.environ.setdefault("MPLBACKEND", INLINE)
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
     config = Config()
     config.HistoryManager.enabled = False
     config.HistoryManager.hist_file = ":memory:"
@@ -142,6 +189,7 @@ def warmed() -> Shell:
         shell = Shell.instance(
             config=config,
             ipython_dir=directory,
+            user_module=main,
             displayhook_class=Values,
             display_pub_class=Displays,
         )
@@ -153,3 +201,14 @@ def warmed() -> Shell:
     shell.reset(new_session=True)
     shell.execution_count = 1
     return shell
+
+
+def preload(shell: Shell) -> None:
+    """Import the modules that PRELOADED names."""
+    for name in filter(None, os.environ.get(PRELOADED, "").split(",")):
+        try:
+            importlib.import_module(name.strip())
+        except Exception as error:  # noqa: BLE001 - a broken library must not cost the language
+            os.write(2, f"{PRELOADED}: {name}: {error}\n".encode())
+    if "matplotlib" in sys.modules:  # otherwise its backend does this when it is imported
+        shell.enable_matplotlib("inline")
