@@ -259,6 +259,11 @@ _LOCK = ".lock"
 @contextmanager
 def _only_one(directory: Path) -> Iterator[None]:
     directory.mkdir(parents=True, exist_ok=True)
+    if not (directory / _LOCK).exists() and any(directory.iterdir()):
+        raise ClusterError(
+            f"{directory} has other files, which a cluster would remove; "
+            "choose a directory that is empty or not there"
+        )
     with (directory / _LOCK).open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
