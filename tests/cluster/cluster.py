@@ -100,6 +100,11 @@ def find_cluster(directory: Path) -> Cluster | None:
         state = json.loads(_state_file(directory).read_text())
     except FileNotFoundError:
         return None
+    except ValueError as error:
+        raise ClusterError(
+            f"{_state_file(directory)} is damaged ({error}); "
+            "remove what is left with: make cluster-stop"
+        ) from error
     layout = Layout(directory, Network(state["block"]), Binary(Path(state["binary"])))
     nodes = [
         RunningNode(layout.node(node["number"]), node["pid"], node["born"])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.cluster import stop
+from tests.cluster.cluster import find_cluster, stop
 from tests.cluster.component import ClusterError
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can stop a cluster")
@@ -27,3 +27,14 @@ def test_an_empty_directory_and_one_that_is_not_there_are_fine(tmp_path: Path) -
             directory.mkdir()
         assert stop(directory) is False
         assert not directory.exists()
+
+
+def test_a_damaged_state_is_told_and_can_be_stopped(tmp_path: Path) -> None:
+    directory = tmp_path / "cluster"
+    directory.mkdir()
+    (directory / ".lock").touch()
+    (directory / "state.json").write_text("{")
+    with pytest.raises(ClusterError, match=r"is damaged .* make cluster-stop"):
+        find_cluster(directory)
+    assert stop(directory) is True
+    assert not directory.exists()

@@ -189,7 +189,7 @@ class ImageStore:
 
     def _images_in_use(self) -> set[str]:
         """Return the names that running sandboxes were made by, and what those may stand for."""
-        found = set()
+        found: set[str] = set()
         for record in self._sandboxes.glob("*/state.json"):
             with contextlib.suppress(OSError, ValueError, KeyError):
                 described = json.loads(record.read_text())
