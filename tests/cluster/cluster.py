@@ -100,6 +100,11 @@ def find_cluster(directory: Path) -> Cluster | None:
         state = json.loads(_state_file(directory).read_text())
     except FileNotFoundError:
         return None
+    except ValueError as error:
+        raise ClusterError(
+            f"{_state_file(directory)} is damaged ({error}); "
+            "remove what is left with: make cluster-stop"
+        ) from error
     layout = Layout(directory, Network(state["block"]), Binary(Path(state["binary"])))
     nodes = [
         RunningNode(layout.node(node["number"]), node["pid"], node["born"])
@@ -259,6 +264,11 @@ _LOCK = ".lock"
 @contextmanager
 def _only_one(directory: Path) -> Iterator[None]:
     directory.mkdir(parents=True, exist_ok=True)
+    if not (directory / _LOCK).exists() and any(directory.iterdir()):
+        raise ClusterError(
+            f"{directory} has other files, which a cluster would remove; "
+            "choose a directory that is empty or not there"
+        )
     with (directory / _LOCK).open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

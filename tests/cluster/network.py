@@ -75,6 +75,8 @@ class Network:
 
 def choose_network(wanted: int | None) -> Network:
     """Return the plan for the wanted block, or for the first that the host does not use."""
+    if wanted is not None and not 0 <= wanted <= 255:
+        raise ClusterError(f"BLOCK is {wanted}; it is N of 10.N.0.0/16, so choose 0 to 255")
     used = list(_used())
     for block in BLOCKS if wanted is None else [wanted]:
         network = Network(block)

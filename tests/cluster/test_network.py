@@ -9,6 +9,7 @@ import shutil
 
 import pytest
 
+from tests.cluster.component import ClusterError
 from tests.cluster.network import BLOCKS, MOST_NODES, Network, choose_network
 
 needs_ip = pytest.mark.skipif(shutil.which("ip") is None, reason="ip is not installed (iproute2)")
@@ -34,3 +35,9 @@ def test_the_parts_lie_in_the_block_and_apart() -> None:
 @needs_ip
 def test_a_block_is_found_that_the_host_does_not_use() -> None:
     assert choose_network(None).block in BLOCKS
+
+
+@pytest.mark.parametrize("block", [-1, 256])
+def test_a_block_that_cannot_be_is_refused(block: int) -> None:
+    with pytest.raises(ClusterError, match=f"BLOCK is {block}; .* choose 0 to 255"):
+        choose_network(block)

@@ -71,8 +71,8 @@ def recipe_of(image: str) -> str | None:
     """
     path, _, name = image.rpartition("/")
     name = name.partition(":")[0]
-    is_ours = path.rpartition("/")[2] == FAMILY or not path
-    return name if is_ours and name and (recipes_directory() / name / _FILE).is_file() else None
+    is_ours = "@" not in image and (path.rpartition("/")[2] == FAMILY or not path)
+    return name if is_ours and name in recipe_names() else None
 
 
 def read_recipe(name: str, given: Mapping[str, str], environ: Mapping[str, str]) -> Recipe:

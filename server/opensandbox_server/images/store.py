@@ -162,8 +162,7 @@ class ImageStore:
 
     def _known_as(self, name: str) -> str:
         """Return the name that an image has here: one of ours is built without registry and tag."""
-        recipe = None if self._place(name).is_dir() else recipe_of(name)
-        return f"{FAMILY}/{recipe}" if recipe else name
+        return name if self._place(name).is_dir() else _built_as(name)
 
     def _list(self) -> Sequence[Image]:
         if not self._directory.is_dir():
@@ -189,12 +188,13 @@ class ImageStore:
             place.rename(aside / "image")
 
     def _images_in_use(self) -> set[str]:
-        found = set()
+        """Return the names that running sandboxes were made by, and what those may stand for."""
+        found: set[str] = set()
         for record in self._sandboxes.glob("*/state.json"):
             with contextlib.suppress(OSError, ValueError, KeyError):
                 described = json.loads(record.read_text())
                 if not described["has_ended"]:
-                    found.add(described["image"])
+                    found |= {described["image"], _built_as(described["image"])}
         return found
 
     def _stamp(self, name: str) -> int:
@@ -237,6 +237,11 @@ def _plan_or_none() -> Plan | None:
     except NoPack as fault:
         log.warning("sandboxes of the image %s get no Python of ours: %s", HOST_IMAGE, fault)
         return None
+
+
+def _built_as(name: str) -> str:
+    recipe = recipe_of(name)
+    return f"{FAMILY}/{recipe}" if recipe else name
 
 
 def _described_name(place: Path) -> str | None:

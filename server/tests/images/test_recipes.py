@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 from pathlib import Path
@@ -132,11 +133,13 @@ def test_a_built_image_is_found_by_any_tag_and_registry(store: ImageStore, name:
     "name",
     [
         f"{OURS}@sha256:{'0' * 64}",
+        f"{OURS}:v1.0.1@sha256:{'0' * 64}",
         "other/code-interpreter",
         "opensandbox/windows",
         "opensandbox/",
         "..",
         "opensandbox/..",
+        f"opensandbox/{'long' * 100}",
     ],
 )
 def test_other_names_are_not_those_of_a_built_image(store: ImageStore, name: str) -> None:
@@ -144,6 +147,25 @@ def test_other_names_are_not_those_of_a_built_image(store: ImageStore, name: str
     assert recipe_of(name) is None
     with pytest.raises(ImageUnknown, match="images pull"):
         asyncio.run(store.resolve(name))
+
+
+def test_a_sandbox_keeps_the_files_of_an_image_that_it_was_made_from_by_another_name(
+    store: ImageStore, tmp_path: Path
+) -> None:
+    def fill(root: Path) -> Image:
+        root.mkdir()
+        return Image("", root)
+
+    store.add(OURS, fill)
+    record = tmp_path / "data" / "sandboxes" / "one" / "state.json"
+    record.parent.mkdir(parents=True)
+    record.write_text(json.dumps({"image": f"{OURS}:v1.0.1", "has_ended": False}))
+    store.add(OURS, fill)
+    asyncio.run(store.remove(OURS))
+    assert len(list(tmp_path.glob("data/images/.old-*/image/rootfs"))) == 2
+    record.write_text(json.dumps({"image": f"{OURS}:v1.0.1", "has_ended": True}))
+    store.sweep()
+    assert list(tmp_path.glob("data/images/.old-*")) == []
 
 
 def test_an_image_under_exactly_the_wanted_name_comes_first(store: ImageStore) -> None:
