@@ -128,7 +128,10 @@ func (r *runner) adopt(table *process.Table, in *bufio.Reader, cancelled <-chan 
 	if err == nil {
 		err = json.Unmarshal(line, &ready)
 	}
-	if err != nil || ready.PID <= 0 {
+	if err == nil && ready.PID <= 0 {
+		err = errors.New("it did not say which process it is")
+	}
+	if err != nil {
 		return fmt.Errorf("the interpreter did not start: %w", err)
 	}
 	r.process = table.Adopt(ready.PID)

@@ -126,18 +126,20 @@ def _accounts_have_no_rights_at_first(cluster: Cluster, kubectl: Kubectl) -> Non
 def _resources_can_be_defined_and_watched(_: Cluster, kubectl: Kubectl) -> None:
     kubectl.apply(_WIDGETS)
     kubectl.wait("condition=Established", "crd/widgets.check.opensandbox.io")
+    widget = {"apiVersion": "check.opensandbox.io/v1", "kind": "Widget"}
+    kubectl.apply({**widget, "metadata": {"name": "one"}, "spec": {"size": 1}})
     command = kubectl.command("get", "widgets", "--watch", "--output=name", _WATCH)
     with subprocess.Popen(
         command, env=environment(), stdout=subprocess.PIPE, text=True
     ) as watching:
         assert watching.stdout
         try:
-            widget = {"apiVersion": "check.opensandbox.io/v1", "kind": "Widget"}
-            kubectl.apply({**widget, "metadata": {"name": "one"}, "spec": {"size": 1}})
-            _expect(watching.stdout.readline(), "widget.check.opensandbox.io/one\n")
+            _expect(watching.stdout.readline(), "widget.check.opensandbox.io/one\n")  # of the list
+            kubectl.apply({**widget, "metadata": {"name": "two"}, "spec": {"size": 2}})
+            _expect(watching.stdout.readline(), "widget.check.opensandbox.io/two\n")  # an event
         finally:
             watching.terminate()
-    wrong = {**widget, "metadata": {"name": "two"}, "spec": {"size": "big"}}
+    wrong = {**widget, "metadata": {"name": "three"}, "spec": {"size": "big"}}
     refused = kubectl.attempt("create", "--filename=-", given=json.dumps(wrong))
     if "must be of type integer" not in refused.stderr:
         raise ClusterError(f"a widget against its schema was not refused: {refused.stderr}")

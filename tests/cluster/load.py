@@ -236,7 +236,8 @@ def _run_pods(kubectl: Kubectl, client: httpx.Client, pods: int) -> Seen:
             return seen
     raise ClusterError(
         f"after {_limit(pods)} s only {len(seen.running)} of {pods} pods run; "
-        "take fewer PODS, or look at the components with: python -m tests.cluster status"
+        "take fewer PODS, or look at fake-nodes.log beside the kubeconfig and at the components "
+        "with: python -m tests.cluster status"
     )
 
 

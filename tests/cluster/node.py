@@ -110,6 +110,8 @@ class RunningNode:
         self.signal(name, signal.SIGTERM)
         deadline = time.monotonic() + _END_SECONDS
         while self.children()[name]["ended"] is None:
+            if time.monotonic() > deadline + _END_SECONDS:
+                raise ClusterError(f"{name} of {self.node.name} cannot be ended; stop the cluster")
             if time.monotonic() > deadline:
                 self.signal(name, signal.SIGKILL)
             time.sleep(_POLL_SECONDS)

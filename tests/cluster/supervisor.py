@@ -67,8 +67,10 @@ class Supervisor:
                 self._signal(self._children[name], number)
             case {"do": "list"}:
                 pass
+            case {"name": name}:
+                return {"error": f"{name} is not known here"}
             case _:
-                return {"error": f"{request.get('name', request)} is not known here"}
+                return {"error": f"{request} is not known here"}
         return {"children": {name: vars(child) for name, child in self._children.items()}}
 
     def reap(self) -> None:

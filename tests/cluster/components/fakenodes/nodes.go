@@ -10,6 +10,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log"
 	"net/netip"
 	"time"
 
@@ -127,7 +128,13 @@ func keepLeases(ctx context.Context, client kubernetes.Interface, config Config)
 		case <-ctx.Done():
 			return group.Wait()
 		case <-tick.C:
-			group.Go(func() error { return renew(ctx, client, fmt.Sprintf("fake-%d", i)) })
+			group.Go(func() error {
+				// As a kubelet does, one that fails is told and tried again in the next period.
+				if err := renew(ctx, client, fmt.Sprintf("fake-%d", i)); err != nil && ctx.Err() == nil {
+					log.Print(err)
+				}
+				return nil
+			})
 		}
 	}
 }

@@ -29,14 +29,14 @@ def serve(control: int) -> None:
             asked, descriptors, _, _ = socket.recv_fds(daemon, 1, 4)
             if not asked:
                 return
-            if _is_forked():
+            if _is_forked(daemon):
                 daemon.close()
                 context.live(warmed, *descriptors)
             for descriptor in descriptors:
                 os.close(descriptor)
 
 
-def _is_forked() -> bool:
+def _is_forked(daemon: socket.socket) -> bool:
     """Fork twice, so that the context becomes a child of the daemon; say whether this is it."""
     answer_read, answer_write = os.pipe()
     try:
@@ -62,5 +62,5 @@ def _is_forked() -> bool:
     os.close(answer_read)
     if between > 0:
         os.waitpid(between, 0)
-    os.write(3, answer)
+    daemon.sendall(answer)
     return False
