@@ -24,8 +24,9 @@ def test_a_shell_is_a_real_terminal_that_follows_the_window(real_osb: Osb) -> No
         # The shell learns of it when the signal has travelled: ask until it has.
         screen.press("until [ \"$(stty size)\" = '41 123' ]; do sleep 0.1; done; echo re''sized\n")
         at = screen.wait_for("resized")
-        screen.press("sleep 1000\n")
-        at = screen.wait_for("sleep 1000", after=at)
+        # Only what the program itself says shows that the terminal is its own by now.
+        screen.press("sh -c 'echo aw\"\"ake; exec sleep 1000'\n")
+        at = screen.wait_for("awake", after=at)
         screen.press("\x03")
         screen.press("echo $((6 * 7))\n")
         screen.wait_for("42", after=at)

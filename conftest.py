@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What holds for every test, wherever it is."""
+
+import signal
+
+# A script's background jobs ignore Ctrl-C, and so would every program that a test starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
