@@ -185,7 +185,8 @@ def warmed(main: ModuleType | None = None) -> Shell:
     config.HistoryManager.enabled = False
     config.HistoryManager.hist_file = ":memory:"
     config.InteractiveShell.colors = "nocolor"
-    with tempfile.TemporaryDirectory(prefix="opensandbox-python-") as directory:
+    # Beside this program, where the daemon removes also what a process killed midway left.
+    with tempfile.TemporaryDirectory(dir=Path(__file__).parent.parent) as directory:
         shell = Shell.instance(
             config=config,
             ipython_dir=directory,
