@@ -55,7 +55,7 @@ func (c *Contexts) start(language string, s start) (interpreter, error) {
 	if spec, ok := findKernelspec(language, s.env); ok {
 		return c.startJupyter(spec, s)
 	}
-	return nil, fmt.Errorf("%w: this image has no interpreter and no Jupyter kernel for %q", ErrNoKernel, language)
+	return nil, fmt.Errorf("%w: this image has no interpreter and no Jupyter kernel for %q; use an image that has one, or install its kernelspec", ErrNoKernel, language)
 }
 
 //go:embed all:runners
