@@ -6,6 +6,12 @@ traceback from the middle of them: the program ends at once.
 """
 
 import os
+import sys
+
+if __name__ == "__main__" and not sys.flags.safe_path:
+    # `python -m` looks for modules in the current directory first, and a stranger may have filled
+    # that: what comes out of a sandbox, say.
+    del sys.path[0]
 
 try:
     import signal

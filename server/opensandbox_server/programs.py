@@ -20,8 +20,23 @@ def find_program(name: str, bin_dir: Path | None = None) -> Path | None:
         for program in (place / f"{name}-linux-{own_architecture()}", place / name):
             if program.is_file() and os.access(program, os.X_OK):
                 return program.resolve()
-    on_path = None if told else shutil.which(f"opensandbox-{name}")
-    return Path(on_path) if on_path else None
+    return None if told else find_tool(f"opensandbox-{name}")
+
+
+def find_tool(name: str) -> Path | None:
+    """Find a program of somebody else on PATH, and never in the directory we happen to be in."""
+    found = shutil.which(name, path=whole_paths(os.environ.get("PATH", os.defpath)))
+    return Path(found) if found else None
+
+
+def tool_environment() -> dict[str, str]:
+    """Return our environment for such a program: what it starts is found by the same rule."""
+    return {**os.environ, "PATH": whole_paths(os.environ.get("PATH", os.defpath))}
+
+
+def whole_paths(path: str) -> str:
+    """Return a PATH without what depends on the current directory: a stranger may fill that."""
+    return os.pathsep.join(place for place in path.split(os.pathsep) if place.startswith("/"))
 
 
 def own_architecture() -> str:

@@ -156,6 +156,14 @@ class Home:
         self._runner.close()
 
     @property
+    def launcher(self) -> int:
+        """The process id of its launcher."""
+        helper = self.runtime._helper
+        assert helper
+        assert helper._child
+        return helper._child.pid
+
+    @property
     def bridge(self) -> str:
         """The name of this runtime's bridge."""
         return f"osb{json.loads((self.data_dir / 'network.json').read_text())['block']}"

@@ -19,6 +19,7 @@ from pathlib import Path
 from opensandbox_server.images.fetch import FetchFailed
 from opensandbox_server.images.recipe import FAMILY, Recipe, Step, read_recipe
 from opensandbox_server.images.store import Image, ImageStore
+from opensandbox_server.programs import find_tool, tool_environment
 
 Say = Callable[[str], None]
 
@@ -109,11 +110,14 @@ def _programs() -> list[str]:
     """Find what builds. Its processes and mounts are seen by nobody else and go with this one."""
     if os.geteuid() != 0:
         raise FetchFailed("images are built as root; run the command with sudo")
-    for program, package in (("mmdebstrap", "mmdebstrap"), ("setpriv", "util-linux")):
-        if shutil.which(program) is None:
-            raise FetchFailed(f"{program} is not installed; apt-get install {package}")
-    spaces = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    return ["setpriv", "--pdeathsig", "KILL", *spaces, "mmdebstrap"]
+    packages = {"setpriv": "util-linux", "unshare": "util-linux", "mmdebstrap": "mmdebstrap"}
+    found = {program: find_tool(program) for program in packages}
+    for program, place in found.items():
+        if place is None:
+            raise FetchFailed(f"{program} is not installed; apt-get install {packages[program]}")
+    setpriv, unshare, mmdebstrap = map(str, found.values())
+    spaces = [unshare, "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    return [setpriv, "--pdeathsig", "KILL", *spaces, mmdebstrap]
 
 
 def _certificates() -> str | None:
@@ -146,7 +150,11 @@ def _run(command: Sequence[str], steps: Sequence[Step], say: Say) -> None:
     total = len(steps) + 1
     say(f"1/{total} {doing}")
     with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        command,
+        env=tool_environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
     ) as running:
         assert running.stdout
         for line in running.stdout:

@@ -8,10 +8,8 @@ import base64
 import contextlib
 import ipaddress
 import json
-import os
 import platform
 import re
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -19,6 +17,7 @@ from pathlib import Path
 
 from opensandbox_server.images.archive import docker_architecture, read_image
 from opensandbox_server.images.store import Image, ImageStore
+from opensandbox_server.programs import find_tool, tool_environment
 from opensandbox_server.runtimes.base import RuntimeFault
 
 _ADVICE = {
@@ -109,11 +108,11 @@ def _write_login(place: Path, name: str, login: tuple[str, str]) -> str:
 
 
 def _run(program: str, words: Sequence[str]) -> None:
-    found = shutil.which(program)
+    found = find_tool(program)
     if found is None:
         raise FetchFailed(f"{program} is not installed; apt-get install {program}")
     done = subprocess.run(
-        [found, *words], capture_output=True, text=True, check=False, env=dict(os.environ)
+        [found, *words], capture_output=True, text=True, check=False, env=tool_environment()
     )
     if done.returncode:
         raise FetchFailed(f"{program} failed: {done.stderr.strip()[-2000:]}")

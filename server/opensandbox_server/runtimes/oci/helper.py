@@ -21,6 +21,7 @@ from opensandbox_server.runtimes.base import (
     WrongState,
 )
 from opensandbox_server.runtimes.oci import wire
+from opensandbox_server.runtimes.oci.runner import SEARCH_PATH
 from opensandbox_server.spawn import Child, spawn
 
 READY_SECONDS = 60.0
@@ -184,13 +185,13 @@ async def _writable(channel: socket.socket) -> None:
 
 
 def _command() -> list[str]:
-    return [sys.executable, "-m", "opensandbox_server.runtimes.oci.launcher"]
+    # -P: the directory the operator happens to be in may have modules of a stranger.
+    return [sys.executable, "-P", "-s", "-m", "opensandbox_server.runtimes.oci.launcher"]
 
 
 def _environment() -> dict[str, str]:
     """Let it find this package, wherever it was imported from, and nothing of our secrets."""
     package = Path(__file__).resolve().parents[3]
-    kept = {
-        name: os.environ[name] for name in ("PATH", "LANG", "VIRTUAL_ENV") if name in os.environ
-    }
-    return kept | {"PYTHONPATH": str(package), "PYTHONDONTWRITEBYTECODE": "1"}
+    kept = {name: os.environ[name] for name in ("LANG", "VIRTUAL_ENV") if name in os.environ}
+    own = {"PATH": SEARCH_PATH, "PYTHONPATH": str(package), "PYTHONDONTWRITEBYTECODE": "1"}
+    return kept | own

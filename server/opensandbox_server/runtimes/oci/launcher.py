@@ -206,6 +206,7 @@ def main() -> None:
     """Serve on descriptor 3 until it is closed."""
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)  # the server ends us by closing the socket
+    os.chdir("/")
     channel = socket.socket(fileno=3)
     os.set_inheritable(3, False)
     setup, _ = wire.receive(channel)

@@ -72,7 +72,5 @@ def start_ticks(pid: int) -> int:
 
 def remove_tree(directory: Path) -> None:
     """Remove a directory and everything in it, out of process: there may be very much in it."""
-    pid = os.posix_spawnp(
-        "rm", ["rm", "-rf", "--one-file-system", "--", str(directory)], os.environ
-    )
+    pid = os.posix_spawn("/bin/rm", ["rm", "-rf", "--one-file-system", "--", str(directory)], {})
     os.waitpid(pid, 0)
