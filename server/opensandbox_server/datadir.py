@@ -7,11 +7,15 @@ import contextlib
 import fcntl
 import os
 import secrets
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from opensandbox_server.errors import StartupError
+
+_MAY_BE_THERE = {"lost+found", "run", "images", "sandboxes", "cache", "opensandbox.db"}
+"""In a directory that was never served from: what a new disk has, and what other commands make."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +44,8 @@ class DataDir:
 def open_data_dir(root: Path, ingress_gid: int | None) -> Iterator[DataDir]:
     """Make the directory and hold it until the end. Raises StartupError when another does."""
     data = DataDir(root)
+    make_private(root)
     with _faults_of_disk(root):
-        root.mkdir(mode=0o700, parents=True, exist_ok=True)
         data.run.mkdir(mode=0o750, exist_ok=True)
         if ingress_gid is not None:
             os.chown(data.run, -1, ingress_gid)
@@ -52,6 +56,41 @@ def open_data_dir(root: Path, ingress_gid: int | None) -> Iterator[DataDir]:
         yield data
     finally:
         os.close(lock)
+
+
+def make_private(root: Path) -> None:
+    """Have the directory, entered by nobody but us. Raises StartupError when that cannot be had.
+
+    Images keep the set-uid programs of the host's root, and sandboxes files that all may read:
+    whoever gets in here could run the ones and read the others. A new disk is open to all.
+    """
+    with _faults_of_disk(root):
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if who_else_may_enter(root) and _is_for_us_alone(root):
+            root.chmod(0o700)
+        if problem := who_else_may_enter(root):
+            raise StartupError(
+                f"cannot use the data directory {root}: {problem[0]}; {problem[1]}, or choose "
+                "another with server.data_dir"
+            )
+
+
+def who_else_may_enter(root: Path) -> tuple[str, str] | None:
+    """Say why a directory is not private to this user, and what mends it; None when it is."""
+    found, own = root.stat(), os.geteuid()
+    if found.st_uid != own:
+        return f"it belongs to user {found.st_uid}, not to {own}", f"chown {own} {root}"
+    if others := stat.S_IMODE(found.st_mode) & 0o077:
+        return f"others may use it (mode bits {others:03o})", f"chmod 0700 {root}"
+    return None
+
+
+def _is_for_us_alone(root: Path) -> bool:
+    """Tell a data directory, or one that may become one, from /srv or somebody's home."""
+    if root.stat().st_uid != os.geteuid() or root.stat().st_mode & stat.S_ISVTX:
+        return False
+    names = {entry.name for entry in root.iterdir()}
+    return "lock" in names or names <= _MAY_BE_THERE
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from opensandbox_server.datadir import who_else_may_enter
 from opensandbox_server.errors import StartupError
 from opensandbox_server.programs import find_program
 from opensandbox_server.runtimes import make_runtime
@@ -41,7 +42,9 @@ def _data_dir(settings: Settings) -> Finding:
     place = settings.data_dir
     while not place.exists():
         place = place.parent
-    message = f"{settings.data_dir} can be written"
+    if place == settings.data_dir and (problem := who_else_may_enter(place)):
+        return Finding("data directory", False, f"{place}: {problem[0]}", problem[1])
+    message = f"{settings.data_dir} can be written, by nobody else"
     if os.access(place, os.W_OK):
         return Finding("data directory", True, message)
     return Finding(

@@ -13,7 +13,7 @@ from pathlib import Path
 def small_disk(place: Path, size: str) -> Iterator[Path]:
     """Mount a file system with little room."""
     place.mkdir()
-    words = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=755", "small", str(place)]
+    words = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "small", str(place)]
     subprocess.run(words, check=True)
     try:
         yield place

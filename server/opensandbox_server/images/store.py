@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+from opensandbox_server.datadir import make_private
 from opensandbox_server.images.host import host_paths, make_skeleton
 from opensandbox_server.images.pack import PACK, NoPack, Plan, place_pack, plan_pack
 from opensandbox_server.images.recipe import FAMILY, recipe_of
@@ -61,6 +62,7 @@ class ImageStore:
 
     def __init__(self, data_dir: Path, cache: Path = CACHE) -> None:
         """Take the data directory and what is shared with other servers; nothing is opened yet."""
+        self._data_dir = data_dir
         self._directory = data_dir / "images"
         self._caches = (cache, data_dir / "cache")
         self._sandboxes = data_dir / "sandboxes"
@@ -99,13 +101,22 @@ class ImageStore:
             if _described_name(aside / "image") not in in_use:
                 shutil.rmtree(aside, ignore_errors=True)
 
+    def close_to_others(self) -> None:
+        """Let nobody but us reach the files of images, whatever the data directory allows. Blocks.
+
+        Former versions made the directory so that all could enter.
+        """
+        if self._directory.is_dir():
+            self._directory.chmod(0o700)
+
     def add(self, name: str, fill: Callable[[Path], Image]) -> Image:
         """Make an image in a directory of its own; it appears whole or not at all. Blocks."""
-        self._directory.mkdir(mode=0o711, parents=True, exist_ok=True)
+        make_private(self._data_dir)
+        self._directory.mkdir(mode=0o700, exist_ok=True)
+        self.close_to_others()
         fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=self._directory))
         with _held(fresh):
             try:
-                fresh.chmod(0o711)
                 image = fill(fresh / "rootfs")
                 description = asdict(image) | {"name": name, "rootfs": "rootfs"}
                 (fresh / _DESCRIPTION).write_text(json.dumps(description))
@@ -184,7 +195,6 @@ class ImageStore:
         """Free the name of an image at once; sweep removes the files when nobody needs them."""
         if place.is_dir():
             aside = Path(tempfile.mkdtemp(prefix=".old-", dir=self._directory))
-            aside.chmod(0o711)
             place.rename(aside / "image")
 
     def _images_in_use(self) -> set[str]:

@@ -175,7 +175,10 @@ class OCIRuntime(Runtime):
         self._sockets.mkdir(mode=0o750, parents=True, exist_ok=True)
         if self._home.ingress_gid is not None:
             os.chown(self._sockets, -1, self._home.ingress_gid)
-        (self._home.data_dir / "sandboxes").mkdir(mode=0o711, parents=True, exist_ok=True)
+        sandboxes = self._home.data_dir / "sandboxes"
+        sandboxes.mkdir(mode=0o700, parents=True, exist_ok=True)
+        sandboxes.chmod(0o700)  # former versions let everybody in
+        self.images.close_to_others()
 
     async def _make_host_image(self) -> None:
         try:
