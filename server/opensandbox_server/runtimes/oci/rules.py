@@ -28,9 +28,11 @@ def ruleset(
     """Return a table that replaces the former one of this bridge.
 
     Our chains come before those of a firewall or a Docker engine: what is dropped here stays
-    dropped, whatever they say. What is accepted here they still see.
+    dropped, whatever they say. What is accepted here they still see. A destination that somebody
+    else translated is nothing we can judge: it is dropped, and only our own resolver is not.
     """
     denied = ", ".join(NEVER_OUTSIDE)
+    question = _question(gateway, nameserver)
     allowed = f"ip daddr {{ {', '.join(allow)} }} accept" if allow else ""
     return f"""
 table inet {bridge}
@@ -49,17 +51,22 @@ table inet {bridge} {{
   }}
   chain outbound {{
     oifname "{bridge}" drop
-    ct status dnat accept
+    {question}
+    ct status dnat drop
     {allowed}
     ip daddr {{ {denied} }} drop
     accept
   }}
   chain input {{
     type filter hook input priority -10; policy accept;
-    iifname "{bridge}" ct state established,related accept
-    iifname "{bridge}" ct status dnat accept
-    iifname "{bridge}" icmp type echo-request ip daddr {gateway} accept
-    iifname "{bridge}" drop
+    iifname "{bridge}" jump inbound
+  }}
+  chain inbound {{
+    {question}
+    ct status dnat drop
+    ct state established,related accept
+    icmp type echo-request ip daddr {gateway} accept
+    drop
   }}
   chain source {{
     type nat hook postrouting priority srcnat; policy accept;
@@ -69,11 +76,20 @@ table inet {bridge} {{
 """
 
 
+def _question(gateway: str, nameserver: str | None) -> str:
+    """Return the rule that accepts what our own chain made of a question for a name."""
+    if nameserver is None:
+        return ""
+    asked = f"ct status dnat ct original ip daddr {gateway} ct original proto-dst 53"
+    return f"meta l4proto {{ tcp, udp }} {asked} ip daddr {nameserver} th dport 53 accept"
+
+
 def _resolver(bridge: str, gateway: str, nameserver: str | None) -> str:
+    """Return the chain that passes questions on, before others who publish that port see them."""
     if nameserver is None:
         return ""
     return f"""  chain resolver {{
-    type nat hook prerouting priority dstnat; policy accept;
+    type nat hook prerouting priority dstnat - 10; policy accept;
     iifname "{bridge}" ip daddr {gateway} udp dport 53 dnat ip to {nameserver}:53
     iifname "{bridge}" ip daddr {gateway} tcp dport 53 dnat ip to {nameserver}:53
   }}
