@@ -88,3 +88,43 @@ def serve(box: Box) -> None:
         "while True: listener.accept()[0].sendall(b'hello')"
     )
     assert box.python(program).status == 0
+
+
+def with_ipv6(home: Home) -> Box:
+    """Start a sandbox that has switched IPv6 on again, and asks for neighbours."""
+    box = home.start(without=("capabilities", "paths"))
+    switch = "ip link set eth0 arp on; echo 0 >/proc/sys/net/ipv6/conf/eth0/disable_ipv6"
+    # Until the kernel knows that nobody else has an address (flag 40) it cannot be used.
+    settled = "until grep -q ' 20 80 *eth0' /proc/net/if_inet6; do sleep 0.1; done"
+    switched = box.sh(f"{switch} && {settled}")
+    assert switched.status == 0, switched.output
+    return box
+
+
+def learned(home: Home) -> dict[str, str]:
+    """Return the hardware address that the host knows for each address of a sandbox."""
+    with IPRoute() as netlink:
+        bridge = netlink.link_lookup(ifname=home.bridge)[0]
+        return {
+            entry.get_attr("NDA_DST"): entry.get_attr("NDA_LLADDR")
+            for entry in netlink.get_neighbours(family=2, ifindex=bridge)
+            if entry.get_attr("NDA_LLADDR")
+        }
+
+
+def forget(home: Home, *addresses: str) -> None:
+    """Make the host forget the hardware addresses it knows for some addresses."""
+    with IPRoute() as netlink:
+        bridge = netlink.link_lookup(ifname=home.bridge)[0]
+        for address in set(addresses) & set(learned(home)):
+            netlink.neigh("del", dst=address, ifindex=bridge)
+
+
+def address_of(box: Box) -> str:
+    """Return the address a sandbox was given."""
+    return box.sh("sed -n 's/\\t.*//p' /etc/hosts | tail -1").output
+
+
+def hardware_of(box: Box) -> str:
+    """Return the hardware address of a sandbox's link."""
+    return box.sh("cat /sys/class/net/eth0/address").output

@@ -10,15 +10,18 @@ from ipaddress import ip_address
 import pytest
 from pyroute2 import IPRoute  # type: ignore[import-untyped]
 
-from tests.security.harness import Home, in_namespace, listening
+from tests.security.harness import Box, Home, in_namespace, listening
 from tests.security.internet import (
     METADATA,
     PRIVATE,
     PUBLIC,
     accepting,
+    address_of,
     connect,
+    hardware_of,
     serve,
     unisolated,
+    with_ipv6,
 )
 
 
@@ -55,15 +58,32 @@ def test_the_hosts_loopback_is_another(home: Home, network: int) -> None:
 
 def test_siblings_do_not_reach_each_other(home: Home) -> None:
     server, client = home.start(), home.start()
-    address = server.sh("sed -n 's/\\t.*//p' /etc/hosts | tail -1").output
+    address = address_of(server)
     serve(server)
     assert connect(server, address, 7777) == "hello"
-    # Where the kernel shows bridged packets to nftables, our rules are a second lock.
-    with unisolated(home), accepting(home, "outbound"):
+    # A packet to a sibling goes to the host, which knows the way.
+    with accepting(home, "prerouting"), accepting(home, "outbound"):
         assert connect(client, address, 7777) == "hello"
-    assert connect(client, address, 7777) in ("TimeoutError", "OSError")
-    with accepting(home, "outbound"):
+    for chain in ("prerouting", "outbound"):  # each of two locks is enough
+        with accepting(home, chain):
+            assert connect(client, address, 7777) == "TimeoutError"
+
+
+def test_siblings_do_not_reach_each_other_on_the_bridge_either(home: Home) -> None:
+    server, client = (home.start(without=("capabilities",)) for _ in range(2))
+    address, back = address_of(server), address_of(client)
+    serve(server)
+    client.sh(f"ip route add {address} dev eth0; {_note(address, server)}")
+    server.sh(f"ip route add {back} dev eth0; {_note(back, client)}")
+    # Where the kernel shows bridged packets to nftables, our rules are a second lock.
+    with accepting(home, "prerouting"), accepting(home, "outbound"):
+        with unisolated(home):
+            assert connect(client, address, 7777) == "hello"
         assert connect(client, address, 7777) in ("TimeoutError", "OSError")
+
+
+def _note(address: str, box: Box) -> str:
+    return f"ip neigh replace {address} lladdr {hardware_of(box)} dev eth0 nud permanent"
 
 
 def test_nobody_outside_can_connect_to_a_sandbox(home: Home, outside: int) -> None:
@@ -91,7 +111,7 @@ def _try(address: str, port: int = 22) -> str:
 
 
 def test_ipv6_leads_nowhere(home: Home) -> None:
-    box = home.start()
+    box = with_ipv6(home)
     found = box.sh("sed -n 's/^\\(fe80[0-9a-f]*\\).*/\\1/p' /proc/net/if_inet6").output
     assert found.startswith("fe80")
     with IPRoute() as netlink:
@@ -119,13 +139,10 @@ def test_ipv6_leads_nowhere(home: Home) -> None:
 
 
 def test_siblings_do_not_reach_each_other_by_ipv6_either(home: Home) -> None:
-    server, client = home.start(), home.start()
+    server, client = with_ipv6(home), with_ipv6(home)
     serve(server)
-    # Until the kernel knows that nobody else has an address (flag 40) it cannot be used.
-    settled = "while grep -q ' 20 [4c]0 *eth0' /proc/net/if_inet6; do sleep 0.1; done"
     found = "sed -n 's/^\\(fe80[0-9a-f]*\\) .*eth0/\\1/p' /proc/net/if_inet6"
-    assert client.sh(settled).status == 0
-    written = server.sh(f"{settled}; {found}").output
+    written = server.sh(found).output
     address = f"{ip_address(bytes.fromhex(written))}%eth0"
     assert connect(server, address, 7777) == "hello"
     with (

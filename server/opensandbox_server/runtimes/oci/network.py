@@ -22,8 +22,10 @@ from opensandbox_server.runtimes.oci import conntrack, legacy_firewall, rules, s
 from opensandbox_server.runtimes.oci.claims import PLACE, Claim, claim_ids
 from opensandbox_server.runtimes.oci.interfaces import (
     add_default_route,
+    forget_neighbour,
     raise_interface,
     set_address,
+    set_neighbour,
 )
 from opensandbox_server.runtimes.oci.nest import IDS_PER_RANGE
 from opensandbox_server.runtimes.oci.resolver import host_nameserver
@@ -117,12 +119,27 @@ class Network:
         # and sandboxes go on sending to the former for seconds.
         gateway = self.block.hardware(_GATEWAY_INDEX)
         netlink.link("set", index=self._bridge_index, address=gateway, state="up")
+        self._note_neighbours()
         self._write_rules()
         _set_sysctl("net/ipv4/ip_forward", "1")
         self.pass_firewalls()
 
+    def _note_neighbours(self) -> None:
+        """Know those who are there already: setting a hardware address forgets all of them."""
+        block = self.block
+        present = {name for _, name in socket.if_nameindex()}
+        for index in block.indexes:
+            if block.link(index) in present:
+                set_neighbour(block.bridge, block.address(index), block.hardware(index))
+
     def connect(self, index: int, netns: int) -> None:
-        """Give the network namespace of a slot an interface with an address and a way out."""
+        """Give the network namespace of a slot an interface with an address and a way out.
+
+        The kernel has one table of neighbours for the whole machine, and one that is asked for and
+        does not answer cannot be dropped from it. Both ends know each other's hardware address
+        instead, so that nobody asks: with SO_BINDTODEVICE and MSG_DONTROUTE anybody could, for any
+        address, whatever the routes say.
+        """
         block, netlink = self.block, self._netlink()
         name = block.link(index)
         self.disconnect(index)  # the kernel may still be removing that of a killed launcher
@@ -132,13 +149,17 @@ class Network:
         host_end = socket.if_nametoindex(name)
         netlink.link("set", index=host_end, master=self._bridge_index, state="up")
         netlink.brport("set", index=host_end, isolated=1)
+        set_neighbour(block.bridge, block.address(index), block.hardware(index))
         with _inside(netns):
-            set_address("eth0", block.address(index), block.subnet)
-            raise_interface("eth0")
+            _switch_ipv6_off("eth0")
+            set_address("eth0", block.address(index), block.gateway)
+            raise_interface("eth0", asks_for_neighbours=False)
+            set_neighbour("eth0", block.gateway, block.hardware(_GATEWAY_INDEX))
             add_default_route(block.gateway)
 
     def disconnect(self, index: int) -> None:
         """Remove a slot's link; repeats safely."""
+        forget_neighbour(self.block.bridge, self.block.address(index))
         with contextlib.suppress(OSError):
             link = socket.if_nametoindex(self.block.link(index))
             with _ignoring(errno.ENODEV):
@@ -289,6 +310,12 @@ def _set_sysctl(name: str, value: str) -> None:
     file = Path("/proc/sys") / name
     if file.read_text().strip() != value:
         file.write_text(value)
+
+
+def _switch_ipv6_off(interface: str) -> None:
+    """Leave IPv6 to the loopback interface; a kernel may be without it."""
+    with contextlib.suppress(FileNotFoundError):
+        _set_sysctl(f"net/ipv6/conf/{interface}/disable_ipv6", "1")
 
 
 def _nft(text: str, *, is_allowed_to_fail: bool = False, with_handles: bool = False) -> str:

@@ -42,6 +42,7 @@ table inet {bridge} {{
     type filter hook prerouting priority -150; policy accept;
     iifname "{bridge}" meta nfproto ipv6 drop
     iifname "{bridge}" ip saddr != {subnet} drop
+    iifname "{bridge}" ip daddr {subnet} ip daddr != {gateway} drop
   }}
   chain forward {{
     type filter hook forward priority -10; policy accept;
