@@ -10,15 +10,18 @@ import contextlib
 import fcntl
 import socket
 import struct
+import time
 from ipaddress import IPv4Address
 
 _SIOCADDRT, _SIOCGIFFLAGS, _SIOCSIFFLAGS = 0x890B, 0x8913, 0x8914
 _SIOCSIFADDR, _SIOCSIFDSTADDR, _SIOCSIFBRDADDR, _SIOCSIFNETMASK = 0x8916, 0x8918, 0x891A, 0x891C
 _SIOCDARP, _SIOCSARP = 0x8953, 0x8955
-_IFF_UP, _IFF_NOARP = 0x1, 0x80
+_IFF_UP, _IFF_RUNNING, _IFF_NOARP = 0x1, 0x40, 0x80
 _RTF_UP, _RTF_GATEWAY = 1, 2
 _ATF_COM, _ATF_PERM = 0x2, 0x4
 _ETHERNET = 1
+_CARRIER_MS = 1000
+"""How long the kernel may take on a machine that is busy."""
 _NOWHERE, _ALONE = IPv4Address("0.0.0.0"), IPv4Address("255.255.255.255")
 
 
@@ -26,10 +29,22 @@ def raise_interface(name: str, *, asks_for_neighbours: bool = True) -> None:
     """Switch an interface on."""
     wanted = _IFF_UP if asks_for_neighbours else _IFF_UP | _IFF_NOARP
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        request = struct.pack("16sh22x", name.encode(), 0)
-        answer = fcntl.ioctl(any_socket, _SIOCGIFFLAGS, request)
-        flags = struct.unpack_from("h", answer, 16)[0] | wanted
+        flags = _flags(any_socket, name) | wanted
         fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sh22x", name.encode(), flags))
+
+
+def wait_for_carrier(name: str) -> None:
+    """Return when packets pass a link, or after a while: the kernel raises it a moment later."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        for _ in range(_CARRIER_MS):
+            if _flags(any_socket, name) & _IFF_RUNNING:
+                return
+            time.sleep(0.001)
+
+
+def _flags(any_socket: socket.socket, name: str) -> int:
+    answer = fcntl.ioctl(any_socket, _SIOCGIFFLAGS, struct.pack("16sh22x", name.encode(), 0))
+    return int(struct.unpack_from("h", answer, 16)[0])
 
 
 def set_address(name: str, address: IPv4Address, peer: IPv4Address) -> None:

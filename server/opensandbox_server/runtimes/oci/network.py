@@ -26,6 +26,7 @@ from opensandbox_server.runtimes.oci.interfaces import (
     raise_interface,
     set_address,
     set_neighbour,
+    wait_for_carrier,
 )
 from opensandbox_server.runtimes.oci.nest import IDS_PER_RANGE
 from opensandbox_server.runtimes.oci.resolver import host_nameserver
@@ -156,6 +157,7 @@ class Network:
             raise_interface("eth0", asks_for_neighbours=False)
             set_neighbour("eth0", block.gateway, block.hardware(_GATEWAY_INDEX))
             add_default_route(block.gateway)
+        wait_for_carrier(name)
 
     def disconnect(self, index: int) -> None:
         """Remove a slot's link; repeats safely."""
