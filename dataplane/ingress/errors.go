@@ -28,7 +28,10 @@ const (
 	codeEgressUnavailable = "EGRESS_UNAVAILABLE"
 	codeServerUnavailable = "SERVER_UNAVAILABLE"
 	codeBadBody           = "INVALID_REQUEST_BODY"
+	codeBodyTooLong       = "GENERAL::BODY_TOO_LARGE" // as the API itself says it
 )
+
+var errBodyTooLong = &apiError{http.StatusRequestEntityTooLarge, codeBodyTooLong, fmt.Sprintf("The body is longer than %d bytes.", maxAPIBody)}
 
 // apiError is an answer of the contract's shape.
 type apiError struct {

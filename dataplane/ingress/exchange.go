@@ -102,11 +102,14 @@ func (x *exchange) backendHost() string {
 	return "127.0.0.1:" + strconv.Itoa(int(x.port))
 }
 
+// maxAPIBody is the longest body of a request to the API, which reads it whole before it looks at it.
+const maxAPIBody = 1 << 20
+
 // upload is the body on its way to the backend. It remembers whether the client broke it.
 type upload struct {
 	io.ReadCloser
-	exchange *exchange
-	isBroken atomic.Bool
+	exchange            *exchange
+	isBroken, isTooLong atomic.Bool
 }
 
 func (u *upload) Read(p []byte) (int, error) {
@@ -114,7 +117,11 @@ func (u *upload) Read(p []byte) (int, error) {
 	if n > 0 {
 		u.exchange.touch()
 	}
-	if err != nil && err != io.EOF {
+	var tooLong *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLong):
+		u.isTooLong.Store(true)
+	case err != nil && err != io.EOF:
 		u.isBroken.Store(true)
 	}
 	return n, err
@@ -140,6 +147,13 @@ func takeBody(r *http.Request) error {
 func (x *exchange) forward(transport http.RoundTripper) {
 	out := x.outgoing()
 	var body *upload
+	if x.form == toAPI && out.Body != nil {
+		if out.ContentLength > maxAPIBody {
+			x.fail(errBodyTooLong)
+			return
+		}
+		out.Body = http.MaxBytesReader(x.w, out.Body, maxAPIBody) // a chunked one does not say its length
+	}
 	switch {
 	case out.Body == nil:
 	case out.ContentLength > 0 && out.ContentLength <= smallBody:
@@ -177,6 +191,8 @@ func (x *exchange) failForward(err error, body *upload) {
 	switch {
 	case x.r.Context().Err() != nil:
 		panic(http.ErrAbortHandler) // nobody is there to be told
+	case body != nil && body.isTooLong.Load():
+		x.fail(errBodyTooLong)
 	case body != nil && body.isBroken.Load():
 		x.fail(&apiError{http.StatusBadRequest, codeBadBody, "the body of the request is broken"})
 	case x.form == toAPI:

@@ -250,6 +250,28 @@ func TestAClientThatLeavesEndsTheRequest(t *testing.T) {
 	<-ended
 }
 
+func TestALongBodyForTheAPIIsCutWhateverItSaysOfItsLength(t *testing.T) {
+	var got atomic.Int64
+	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
+		n, _ := io.Copy(io.Discard, r.Body)
+		got.Store(n)
+	})
+	w.configure(nil)
+	body := func(size int) io.Reader { return bytes.NewReader(make([]byte, size)) }
+	chunked := func(size int) io.Reader { return io.MultiReader(body(size)) }
+	w.doBody("POST", "/v1/sandboxes", chunked(64<<20)).want(t, 413, codeBodyTooLong)
+	w.doBody("POST", "/v1/sandboxes", body(maxAPIBody+1)).want(t, 413, codeBodyTooLong)
+	if n := got.Load(); n > maxAPIBody {
+		t.Errorf("the API got %d bytes", n)
+	}
+	for _, whole := range []io.Reader{body(maxAPIBody), chunked(maxAPIBody)} {
+		w.doBody("POST", "/v1/sandboxes", whole).want(t, 200, "")
+		if n := got.Load(); n != maxAPIBody {
+			t.Errorf("the API got %d bytes", n)
+		}
+	}
+}
+
 func TestAnEarlyAnswerToAnUploadArrives(t *testing.T) {
 	w, _ := standard(t, nil)
 	port := newApp(t, func(rw http.ResponseWriter, r *http.Request) {

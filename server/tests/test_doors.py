@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 import pytest
 
 from server.tests.world import World
@@ -96,6 +98,21 @@ async def test_a_body_that_is_not_json_is_422(world: World) -> None:
 async def test_a_body_that_is_too_long_is_413(world: World) -> None:
     answer = await world.client.post("/v1/sandboxes", content=b" " * (1024 * 1024 + 1))
     assert (answer.status_code, set(answer.json())) == (413, {"code", "message"})
+
+
+async def test_a_body_without_a_length_is_read_no_further_than_the_longest(world: World) -> None:
+    taken = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal taken
+        for _ in range(64):
+            taken += 1
+            yield b" " * (256 * 1024)
+
+    answer = await world.client.post("/v1/sandboxes", content=endless())
+    assert (answer.status_code, set(answer.json())) == (413, {"code", "message"})
+    assert answer.json()["code"] == "GENERAL::BODY_TOO_LARGE"
+    assert taken == 5
 
 
 async def test_every_answer_has_a_request_id(world: World) -> None:

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import select
 import signal
 import socket
 import sqlite3
@@ -194,6 +196,41 @@ def test_a_key_in_the_environment_is_the_key(data_dir: Path) -> None:
     with serving(data_dir, *FAKE) as server, server.client(KEY) as client:
         assert client.get("/sandboxes").status_code == 200
         assert not (data_dir / "api_key").exists()
+
+
+@pytest.mark.parametrize("way", ["through ingress", "straight to the API"])
+def test_a_chunked_body_without_end_is_cut_and_not_kept(data_dir: Path, way: str) -> None:
+    with serving(data_dir, *FAKE) as server:
+        before = _resident(server.process.pid)
+        host, port = server.url.removeprefix("http://").split(":")
+        if way == "through ingress":
+            link = socket.create_connection((host, int(port)), timeout=30)
+        else:
+            link = socket.socket(socket.AF_UNIX)
+            link.settimeout(30)
+            link.connect(str(data_dir / "run" / "api.sock"))
+        with link:
+            answer = _send_chunks(link, 64 * 1024 * 1024)
+        assert answer.startswith(b"HTTP/1.1 413 ")
+        assert b'"code":"GENERAL::BODY_TOO_LARGE"' in answer
+        assert _resident(server.process.pid) - before < 16 * 1024 * 1024
+
+
+def _send_chunks(link: socket.socket, most: int) -> bytes:
+    """Send a body until the other side has had enough; return its answer."""
+    head = "POST /v1/sandboxes HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
+    link.sendall(f"{head}OPEN-SANDBOX-API-KEY: {KEY}\r\n\r\n".encode())
+    chunk = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
+    with contextlib.suppress(ConnectionError):
+        for _ in range(most // 0x10000):
+            if select.select([link], [], [], 0)[0]:
+                break
+            link.sendall(chunk)
+    return link.recv(65536)
+
+
+def _resident(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _policy(thread: int) -> int:

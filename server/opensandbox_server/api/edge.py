@@ -9,6 +9,7 @@ import time
 import uuid
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from opensandbox_server.api.faults import fault_response
@@ -22,6 +23,7 @@ KEY_HEADER = "OPEN-SANDBOX-API-KEY"
 REQUEST_ID_HEADER = "X-Request-ID"
 LONGEST_REQUEST_ID = 200
 LONGEST_BODY = 1024 * 1024
+TOO_LONG = f"The body is longer than {LONGEST_BODY} bytes."
 OPEN_PATHS = frozenset({"/health", "/version", "/docs", "/redoc", "/openapi.json"})
 
 
@@ -87,16 +89,31 @@ class Gate:
         """Pass the request on, or answer it here."""
         refusal = self._refusal(scope) if scope["type"] == "http" else None
         app = fault_response(refusal, self._runtime_name) if refusal else self._app
-        await app(scope, receive, send)
+        await app(scope, _bounded(receive), send)
 
     def _refusal(self, scope: Scope) -> RequestRefused | None:
         headers = Headers(scope=scope)
         length = headers.get("content-length", "0")
         if length.isdigit() and int(length) > LONGEST_BODY:
-            return BodyTooLarge(f"The body is longer than {LONGEST_BODY} bytes.")
+            return BodyTooLarge(TOO_LONG)
         if self._keys.is_open or scope["path"].removeprefix("/v1") in OPEN_PATHS:
             return None
         key = headers.get(KEY_HEADER)
         if not key:
             return MissingKey(f"The request has no API key: send it in the header {KEY_HEADER}.")
         return None if self._keys.has(key) else WrongKey("The API key is not valid.")
+
+
+def _bounded(receive: Receive) -> Receive:
+    """Count what comes in: a chunked body does not say its length before."""
+    length = 0
+
+    async def counted() -> Message:
+        nonlocal length
+        message = await receive()
+        length += len(message.get("body", b""))
+        if length > LONGEST_BODY:
+            raise HTTPException(BodyTooLarge.status, TOO_LONG)
+        return message
+
+    return counted

@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from opensandbox_server.errors import (
+    BodyTooLarge,
     InvalidParameter,
     MethodNotAllowed,
     RequestRefused,
@@ -49,6 +50,8 @@ def _as_refusal(request: Request, fault: Exception) -> RequestRefused:
             return RouteNotFound(f"There is no route {request.url.path}.")
         case HTTPException(status_code=405):
             return MethodNotAllowed(f"{request.method} is not a method of {request.url.path}.")
+        case HTTPException(status_code=413):
+            return BodyTooLarge(fault.detail)
         case HTTPException(status_code=400):
             return InvalidParameter("The body cannot be read.")
         case _:
