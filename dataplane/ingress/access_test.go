@@ -61,6 +61,18 @@ func TestWithTenantsTheServerProxyNeedsTheOwnersKey(t *testing.T) {
 	w.do("GET", proxyPath(execdPort, "/ping"), "OPEN-SANDBOX-API-KEY", testKey).want(t, 200, "")
 }
 
+func TestAnOwnerWithoutKeysLetsNoKeyIn(t *testing.T) {
+	w, e := standard(t, nil)
+	w.put(e, map[string]any{"keyHashes": []string{}})
+	w.do("GET", proxyPath(execdPort, "/ping"), "OPEN-SANDBOX-API-KEY", testKey).want(t, 401, codeInvalidKey)
+	w.configure(map[string]any{"multiTenant": true})
+	w.do("GET", proxyPath(8000, "/"), "OPEN-SANDBOX-API-KEY", testKey).want(t, 401, codeInvalidKey)
+	w.put(e, map[string]any{"keyHashes": nil})
+	w.do("GET", proxyPath(execdPort, "/ping"), "OPEN-SANDBOX-API-KEY", testKey).want(t, 200, "")
+	w.configure(map[string]any{"apiKeyHashes": []string{}})
+	w.do("GET", proxyPath(execdPort, "/ping"), "OPEN-SANDBOX-API-KEY", testKey).want(t, 401, codeInvalidKey)
+}
+
 func TestASignedRouteStandsForEveryToken(t *testing.T) {
 	w, e := standard(t, nil)
 	w.configure(map[string]any{"signing": map[string]string{"k": base64.StdEncoding.EncodeToString(signingKey)}})

@@ -23,9 +23,9 @@ func (k keyHashes) hasKey(key string) bool {
 	return ok
 }
 
-// parseKeyHashes makes no distinction between a list that is absent and one that is empty.
+// parseKeyHashes keeps a list that is absent (nil) apart from one that is empty, which has nobody's key.
 func parseKeyHashes(hashes []string) (keyHashes, error) {
-	if len(hashes) == 0 {
+	if hashes == nil {
 		return nil, nil
 	}
 	parsed := make(keyHashes, len(hashes))

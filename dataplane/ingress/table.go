@@ -21,7 +21,8 @@ type Route struct {
 	SecureToken string `json:"secureToken"` // when set, every request must bring it
 	Egress      string `json:"egress"`      // address of the egress proxy of this sandbox, if it has one
 	EgressToken string `json:"egressToken"`
-	// KeyHashes, when set, are the only API keys that count for this sandbox: those of its owner.
+	// KeyHashes, when there, are the only API keys that count for this sandbox: those of its owner. An
+	// owner without keys has an empty list, and no key opens the sandbox.
 	KeyHashes []string `json:"keyHashes"`
 }
 

@@ -211,7 +211,8 @@ def _api_key(settings: Settings, data: DataDir) -> Iterator[tuple[ApiKeys, Calla
     A key that was made for a start that failed is thrown away: nobody has seen it.
     """
     if settings.server.api_key or settings.is_insecure:
-        keys = ApiKeys.of([settings.server.api_key] if settings.server.api_key else [])
+        key = settings.server.api_key
+        keys = ApiKeys.of([key]) if key else ApiKeys(is_open=True)
         warning = "no API key is needed: whoever reaches the port may do everything"
         yield keys, (lambda: log.warning(warning)) if keys.is_open else (lambda: None)
         return

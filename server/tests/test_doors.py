@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
-from server.tests.world import World
+from opensandbox_server.keys import ApiKeys
+from server.tests.world import World, open_world
 
 pytestmark = pytest.mark.anyio
 
@@ -55,6 +57,11 @@ async def test_without_a_key_every_door_is_closed(world: World, method: str, pat
         answer = await world.client.request(method, path, headers=headers)
         assert (answer.status_code, answer.json()["code"]) == (401, code)
         assert answer.headers["x-request-id"]
+
+
+async def test_a_server_that_knows_no_key_lets_nobody_in(tmp_path: Path) -> None:
+    async with open_world(tmp_path / "data", keys=ApiKeys.of([])) as world:
+        assert (await world.client.get("/v1/sandboxes")).status_code == 401
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from opensandbox_server.settings import Settings
 
 KEY = "a key of the tests"
 HEADERS = {"OPEN-SANDBOX-API-KEY": KEY}
+ONE_KEY = ApiKeys.of([KEY])
 SIGNER = Signer("7", b"sixteen bytes or more")
 
 
@@ -91,14 +92,17 @@ def make_runtime(data_dir: Path, execd: Path | None = None) -> FakeRuntime:
 
 @contextlib.asynccontextmanager
 async def open_world(
-    data_dir: Path, runtime: FakeRuntime | None = None, **tables: Any
+    data_dir: Path,
+    runtime: FakeRuntime | None = None,
+    keys: ApiKeys = ONE_KEY,
+    **tables: Any,
 ) -> AsyncIterator[World]:
     """Start a server on data_dir; leaving stops the server and not the sandboxes."""
     server = {"data_dir": data_dir, **tables.pop("server", {})}
     settings = Settings.model_validate({"server": server, **tables})
     runtime = runtime or make_runtime(data_dir)
     routes, ways = RememberedRoutes(), Endpoints(settings.ingress, SIGNER, settings.server.eip)
-    app = build_app(settings, runtime, routes, ApiKeys.of([KEY]), ways)
+    app = build_app(settings, runtime, routes, keys, ways)
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with (
         app.router.lifespan_context(app),
