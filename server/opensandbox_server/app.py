@@ -16,6 +16,7 @@ from opensandbox_server import api
 from opensandbox_server._version import __version__
 from opensandbox_server.api.edge import Gate, RequestIds, Turnstile
 from opensandbox_server.api.faults import answer_fault
+from opensandbox_server.api.pages import own_names
 from opensandbox_server.endpoints import Endpoints
 from opensandbox_server.errors import RequestRefused
 from opensandbox_server.ingress import Routes
@@ -54,14 +55,15 @@ def build_app(
     for kind in (RequestRefused, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, answer_fault)
     # The last added is the first passed. No cookies, no credentials: a page must have a key.
-    app.add_middleware(Gate, keys=keys, runtime_name=runtime.name)
-    app.add_middleware(
-        CORSMiddleware,
-        allow_origins=["*"],
-        allow_methods=["*"],
-        allow_headers=["*"],
-        expose_headers=["OPEN-SANDBOX-ORIGIN", "X-Request-ID", "Server-Timing"],
-    )
+    app.add_middleware(Gate, keys=keys, names=own_names(settings), runtime_name=runtime.name)
+    if not keys.is_open:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=["*"],
+            allow_methods=["*"],
+            allow_headers=["*"],
+            expose_headers=["OPEN-SANDBOX-ORIGIN", "X-Request-ID", "Server-Timing"],
+        )
     app.add_middleware(RequestIds)
     app.add_middleware(Turnstile)
     _build_routes(app)

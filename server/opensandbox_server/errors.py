@@ -9,10 +9,12 @@ OpenSandboxError                 everything below
    ├─ InvalidParameter · InvalidMetadata · InvalidMetadataFilter · InvalidPort        400
    ├─ InvalidEntrypoint · InvalidExpiration · UnsupportedPool · UnsupportedVolume     400
    ├─ UnsupportedScope                                                                400
+   ├─ ForeignOrigin                                                                   403
    ├─ SandboxNotFound · RouteNotFound                                                 404
    ├─ MethodNotAllowed                                                                405
    ├─ NotRunning · NotPaused · NoExpiration · IdempotencyConflict                     409
    ├─ BodyTooLarge                                                                    413
+   ├─ UnknownHost                                                                     421
    ├─ ImageUnavailable · StartFault · PauseFault · ResumeFault · DeleteFault          500
    ├─ QueryFault · StoreFault · Unexpected                                            500
    ├─ NotBuilt: SnapshotsNotBuilt · TemplatesNotBuilt · PoolsNotBuilt                 501
@@ -64,6 +66,18 @@ class WrongKey(RequestRefused):
     """The API key is not one of ours."""
 
     code, status = "INVALID_API_KEY", 401
+
+
+class ForeignOrigin(RequestRefused):
+    """The server needs no key, so a page from elsewhere may ask nothing."""
+
+    code, status = "GENERAL::FOREIGN_ORIGIN", 403
+
+
+class UnknownHost(RequestRefused):
+    """The server needs no key and was called by a name that is not its own."""
+
+    code, status = "GENERAL::UNKNOWN_HOST", 421
 
 
 class InvalidParameter(RequestRefused):

@@ -86,6 +86,28 @@ def test_no_key_is_needed_only_when_the_operator_says_so(
     with serving(data_dir, *FAKE, key=None) as server:
         assert httpx.get(f"{server.url}/v1/sandboxes").status_code == 200
         assert "no API key is needed" in server.output()
+        _expect_pages_kept_out(server.url)
+
+
+def _expect_pages_kept_out(url: str) -> None:
+    here, port = f"{url}/v1/sandboxes", url.rpartition(":")[2]
+    preview = f"http://0b9d2c1e-7f4a-4c55-9d3e-1a2b3c4d5e6f-8000.localhost:{port}"
+    asks = {"Access-Control-Request-Method": "POST"}
+    for origin in (preview, "null", "http://evil.example", f"http://localhost:{port}", ""):
+        for answer in (
+            httpx.get(here, headers={"Origin": origin}),
+            httpx.post(here, json=wish(), headers={"Origin": origin}),
+            httpx.options(here, headers={"Origin": origin} | asks),
+        ):
+            assert (answer.status_code, answer.json()["code"]) == (403, "GENERAL::FOREIGN_ORIGIN")
+            assert not [name for name in answer.headers if name.startswith("access-control-")]
+    for host in (f"evil.example:{port}", "localhost.evil.example", "other.localhost", "[", "x@y"):
+        answer = httpx.get(here, headers={"Host": host})
+        assert answer.status_code in (400, 421), host
+    for host in (f"localhost:{port}", "LOCALHOST.", "10.1.2.3", f"[::1]:{port}"):
+        assert httpx.get(here, headers={"Host": host}).status_code == 200, host
+    assert httpx.get(here, headers={"Origin": url}).status_code == 200
+    assert httpx.get(here).json()["items"] == []
 
 
 def test_a_data_directory_has_one_server(data_dir: Path) -> None:

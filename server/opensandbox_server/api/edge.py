@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from opensandbox_server.api.faults import fault_response
+from opensandbox_server.api.pages import refuse_page
 from opensandbox_server.errors import BodyTooLarge, MissingKey, RequestRefused, WrongKey
 from opensandbox_server.keys import ApiKeys
 from opensandbox_server.timing import Timing
@@ -79,10 +80,13 @@ class Turnstile:
 class Gate:
     """Lets through who has a key, and what is not too long."""
 
-    def __init__(self, app: ASGIApp, keys: ApiKeys, runtime_name: str) -> None:
-        """Wrap app."""
+    def __init__(
+        self, app: ASGIApp, keys: ApiKeys, names: frozenset[str], runtime_name: str
+    ) -> None:
+        """Wrap app. Names are those of the server, by which it may be called without keys."""
         self._app = app
         self._keys = keys
+        self._names = names
         self._runtime_name = runtime_name
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -96,8 +100,10 @@ class Gate:
         length = headers.get("content-length", "0")
         if length.isdigit() and int(length) > LONGEST_BODY:
             return BodyTooLarge(TOO_LONG)
-        if self._keys.is_open or scope["path"].removeprefix("/v1") in OPEN_PATHS:
+        if scope["path"].removeprefix("/v1") in OPEN_PATHS:
             return None
+        if self._keys.is_open:
+            return refuse_page(headers, self._names)
         key = headers.get(KEY_HEADER)
         if not key:
             return MissingKey(f"The request has no API key: send it in the header {KEY_HEADER}.")
