@@ -6,8 +6,9 @@ from __future__ import annotations
 import contextlib
 import subprocess
 from collections.abc import Iterator
+from ipaddress import IPv4Address
 
-from pyroute2 import IPRoute  # type: ignore[import-untyped]
+from pyroute2 import IPRoute, NFCTSocket  # type: ignore[import-untyped]
 
 from opensandbox_server.runtimes.oci import syscalls
 from tests.security.harness import Box, Home, in_namespace, own_network
@@ -128,3 +129,13 @@ def address_of(box: Box) -> str:
 def hardware_of(box: Box) -> str:
     """Return the hardware address of a sandbox's link."""
     return box.sh("cat /sys/class/net/eth0/address").output
+
+
+def tracked(address: IPv4Address) -> int:
+    """Count the connections that began at an address."""
+    with NFCTSocket() as table:
+        begun = [
+            entry.get_attr("CTA_TUPLE_ORIG").get_attr("CTA_TUPLE_IP").get_attr("CTA_IP_V4_SRC")
+            for entry in table.dump()
+        ]
+    return begun.count(str(address))

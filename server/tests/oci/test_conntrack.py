@@ -6,19 +6,21 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import time
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
 import pytest
-from pyroute2 import NFCTSocket  # type: ignore[import-untyped]
 
 from opensandbox_server.runtimes.oci import conntrack, syscalls
 from opensandbox_server.runtimes.oci.network import Network, claim_block
+from opensandbox_server.runtimes.oci.rules import Reach
 from tests.security.harness import in_namespace, missing, own_network
+from tests.security.internet import tracked
 
 SUBNET = IPv4Network("10.200.0.0/16")
+HERE = IPv4Address("127.0.0.1")
+MOST = 20
 
 
 @pytest.fixture
@@ -28,38 +30,25 @@ def opened(tmp_path: Path) -> Iterator[Network]:
         pytest.skip(f"the embedded runtime does not work here: {reason}")
     with own_network():
         block, claim = claim_block(tmp_path / "block.json", "/nowhere", SUBNET, tmp_path / "claims")
-        network = Network(block, "127.0.0.1", ())
+        network = Network(block, Reach("127.0.0.1", all_connections=MOST))
         network.open()
         yield network
         network.close()
         claim.close()
 
 
-def tracked(address: IPv4Address) -> int:
-    """Count the connections that began at an address."""
-    with NFCTSocket() as table:
-        begun = [
-            entry.get_attr("CTA_TUPLE_ORIG").get_attr("CTA_TUPLE_IP").get_attr("CTA_IP_V4_SRC")
-            for entry in table.dump()
-        ]
-    return begun.count(str(address))
-
-
 def connect_and_ask(network: Network, index: int) -> None:
     """Give a slot to a network namespace that asks the bridge for a name, and then ends."""
-
-    def ask() -> None:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-            asking.sendto(b"who", (str(network.block.gateway), 53))
-
     with aside() as netns:
         network.connect(index, netns)
-        in_namespace(netns, ask)
-        for _ in range(1000):
-            if tracked(network.block.address(index)):
-                break
-            time.sleep(0.01)  # the link asks for the hardware address first
+        in_namespace(netns, lambda: send(str(network.block.gateway), 53))
     network.disconnect(index)
+
+
+def send(address: str, port: int) -> None:
+    """Send a word by UDP."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.sendto(b"who", (address, port))
 
 
 @contextlib.contextmanager
@@ -84,3 +73,17 @@ def test_connections_end_when_their_address_is_given_to_the_next(opened: Network
 
 def test_an_address_without_connections_is_no_error(opened: Network) -> None:
     conntrack.forget(opened.block.address(9))
+
+
+def test_while_the_host_tracks_too_many_no_sandbox_opens_another(opened: Network) -> None:
+    for port in range(40000, 40000 + MOST + 1):
+        send(str(HERE), port)
+    assert tracked(HERE) > MOST
+    connect_and_ask(opened, 2)
+    opened.keep_up()
+    connect_and_ask(opened, 3)
+    assert [tracked(opened.block.address(index)) for index in (2, 3)] == [1, 0]
+    conntrack.forget(HERE)
+    opened.keep_up()
+    connect_and_ask(opened, 4)
+    assert tracked(opened.block.address(4)) == 1

@@ -15,7 +15,7 @@ from pyroute2 import IPRoute  # type: ignore[import-untyped]
 
 from opensandbox_server.runtimes.oci.network import BLOCKS, Block, claim_block
 from opensandbox_server.runtimes.oci.resolver import chosen_nameserver
-from opensandbox_server.runtimes.oci.rules import NEVER_OUTSIDE, ruleset
+from opensandbox_server.runtimes.oci.rules import NEVER_OUTSIDE, Reach, ruleset
 from tests.security.harness import Home, listening, opened_home
 from tests.security.internet import PUBLIC, connect, made_outside
 
@@ -49,10 +49,10 @@ def test_metadata_and_private_ranges_are_among_the_dropped() -> None:
 
 
 def test_what_an_operator_allows_comes_before_the_drop() -> None:
-    text = ruleset("osb0", SUBNET, "10.200.0.1", "192.0.2.53", ["10.9.0.0/16"])
-    assert text.index("10.9.0.0/16 } accept") < text.index("169.254.0.0/16")
+    text = ruleset("osb0", SUBNET, "10.200.0.1", Reach("192.0.2.53", ["10.9.0.0/16"]))
+    assert text.index("10.9.0.0/16 } goto opening") < text.index("169.254.0.0/16")
     assert "dnat ip to 192.0.2.53:53" in text
-    assert "dnat" not in ruleset("osb0", SUBNET, "10.200.0.1", None, []).replace("status dnat", "")
+    assert "dnat" not in ruleset("osb0", SUBNET, "10.200.0.1", Reach()).replace("status dnat", "")
 
 
 def test_the_first_ipv4_name_server_is_asked() -> None:

@@ -8,7 +8,12 @@ import os
 import socket
 import struct
 from ipaddress import IPv4Address
+from pathlib import Path
 
+_COUNT = Path("/proc/sys/net/netfilter/nf_conntrack_count")
+_MOST = Path("/proc/sys/net/netfilter/nf_conntrack_max")
+_UNKNOWN_MOST = 65536
+"""Assumed where nothing bounds them, or the kernel has not begun to track any."""
 _NETLINK_NETFILTER = 12
 _DELETE = 1 << 8 | 2
 """Of the conntrack subsystem; with a filter it takes all that match, in the kernel."""
@@ -19,6 +24,19 @@ _BY_SOURCE = 1
 _HEAD = struct.Struct("=IHHII")
 _ANSWER_SECONDS = 10.0
 """How long the kernel may take to walk through a large table."""
+
+
+def count() -> int:
+    """Return how many connections are tracked."""
+    return int(_COUNT.read_text())
+
+
+def most() -> int:
+    """Return how many can be tracked."""
+    try:
+        return int(_MOST.read_text()) or _UNKNOWN_MOST
+    except FileNotFoundError:
+        return _UNKNOWN_MOST
 
 
 def forget(address: IPv4Address) -> None:

@@ -33,7 +33,7 @@ def examine(execd: Path | None, options: OCIOptions) -> list[Finding]:
         lambda: check_launcher(options.launcher),
         check_seccomp,
         check_nft,
-        check_connections,
+        lambda: check_connections(options.all_connections),
         check_cgroups,
         check_user_namespaces,
         check_overlay,
@@ -109,8 +109,8 @@ def check_nft() -> Finding:
     return Finding("nftables", True, "the kernel takes our rules")
 
 
-def check_connections() -> Finding:
-    """Tracked connections of an address can be forgotten before another sandbox gets it."""
+def check_connections(bound: int) -> Finding:
+    """Tracked connections can be forgotten when a sandbox ends, and more can be tracked."""
     if os.geteuid() != 0:
         return Finding("connections", True, "only root can ask the kernel about them")
     try:
@@ -118,7 +118,10 @@ def check_connections() -> Finding:
     except OSError as fault:
         fix = "sudo modprobe nf_conntrack_netlink"
         return Finding("connections", False, f"they cannot be forgotten: {fault.strerror}", fix)
-    return Finding("connections", True, "those of a former sandbox can be forgotten")
+    tracked, bound = conntrack.count(), bound or conntrack.most() // 2
+    message = f"the host tracks {tracked}; over {bound}, sandboxes open no more"
+    fix = f"sudo sysctl -w net.netfilter.nf_conntrack_max={4 * max(tracked, bound)}"
+    return Finding("connections", tracked <= bound, message, fix)
 
 
 def check_cgroups() -> Finding:
@@ -190,7 +193,7 @@ def check_python() -> Finding:
 def _refusal_of_rules(program: str) -> str:
     """Let the kernel check rules like ours without taking them; return what it has against them."""
     subnet = IPv4Network("192.0.2.0/24")
-    text = rules.ruleset("osbtry", subnet, str(subnet[1]), "192.0.2.53", ())
+    text = rules.ruleset("osbtry", subnet, str(subnet[1]), rules.Reach("192.0.2.53"))
     text += rules.bindings("osbtry", [("osbtryv2", "02:6f:73:00:00:02", subnet[2])])
     done = subprocess.run(
         [program, "--check", "--file", "-"], input=text, capture_output=True, text=True, check=False

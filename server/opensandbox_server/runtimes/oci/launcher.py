@@ -121,6 +121,7 @@ class Launcher:
     def _open_network(self) -> Any:
         # Imported after the nest was forked: its children need none of it.
         from opensandbox_server.runtimes.oci.network import Network, claim_block
+        from opensandbox_server.runtimes.oci.rules import Reach
 
         setup = self._setup
         block, claim = claim_block(
@@ -128,7 +129,7 @@ class Launcher:
         )
         self._claim = claim
         self._undo.callback(claim.close)
-        network = Network(block, setup.nameserver, setup.allow)
+        network = Network(block, Reach(**setup.reach))
         network.open()
         return network
 

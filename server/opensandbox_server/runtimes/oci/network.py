@@ -10,8 +10,8 @@ import os
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
@@ -97,11 +97,15 @@ class Block:
 class Network:
     """Netlink and nft for one block. Usable from any thread."""
 
-    def __init__(self, block: Block, nameserver: str, allow: Sequence[str]) -> None:
+    def __init__(self, block: Block, reach: rules.Reach) -> None:
         """Take what claim_block found."""
         self.block = block
-        self._nameserver = nameserver or host_nameserver()
-        self._allow = tuple(allow)
+        self._reach = replace(
+            reach,
+            nameserver=reach.nameserver or host_nameserver(),
+            all_connections=reach.all_connections or conntrack.most() // 2,
+        )
+        self._is_full = False
         self._own = threading.local()
         self._bridge_index = 0
 
@@ -144,7 +148,7 @@ class Network:
         block, netlink = self.block, self._netlink()
         name = block.link(index)
         self.disconnect(index)  # the kernel may still be removing that of a killed launcher
-        self._forget_connections(index)
+        self.forget_connections(index)
         peer = {"ifname": "eth0", "net_ns_fd": netns, "address": block.hardware(index)}
         netlink.link("add", ifname=name, kind="veth", peer=peer)
         host_end = socket.if_nametoindex(name)
@@ -167,12 +171,31 @@ class Network:
             with _ignoring(errno.ENODEV):
                 self._netlink().link("del", index=link)
 
-    def _forget_connections(self, index: int) -> None:
-        """Nothing that was meant for the former sandbox of this address reaches the next."""
+    def forget_connections(self, index: int) -> None:
+        """Track none of a sandbox any more: they use up the host's table for days.
+
+        And nothing that was meant for the former sandbox of an address reaches the next.
+        """
         try:
             conntrack.forget(self.block.address(index))
         except OSError as fault:
             raise NetworkFault(f"{fault}; modprobe nf_conntrack_netlink") from fault
+
+    def keep_up(self) -> None:
+        """Follow what others change on the host; to be called every few seconds."""
+        self._watch_connections()
+        self.pass_firewalls()
+
+    def _watch_connections(self) -> None:
+        """Leave the host a part of its table of connections.
+
+        The kernel cannot count those of all sandboxes together fast enough. So their common pace is
+        such that half a minute passes before they could track as many again as they may.
+        """
+        is_full = conntrack.count() > self._reach.all_connections
+        if is_full != self._is_full:
+            _nft(rules.fullness(self.block.bridge, is_full=is_full))
+            self._is_full = is_full
 
     def pass_firewalls(self) -> None:
         """Get our packets through a FORWARD chain that drops by default, as Docker makes it."""
@@ -198,13 +221,11 @@ class Network:
 
     def _write_rules(self) -> None:
         block = self.block
-        if self._nameserver and IPv4Address(self._nameserver).is_loopback:
+        nameserver = self._reach.nameserver
+        if nameserver and IPv4Address(nameserver).is_loopback:
             _set_sysctl(f"net/ipv4/conf/{block.bridge}/route_localnet", "1")
-        _nft(
-            rules.ruleset(
-                block.bridge, block.subnet, str(block.gateway), self._nameserver, self._allow
-            )
-        )
+        _nft(rules.ruleset(block.bridge, block.subnet, str(block.gateway), self._reach))
+        self._is_full = False
         links = ((block.link(n), block.hardware(n), block.address(n)) for n in block.indexes)
         _nft(rules.bindings(block.bridge, links))
 

@@ -8,6 +8,8 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
+from opensandbox_server.runtimes.oci.rules import Reach
+
 _LAUNCHERS = ("", "crun", "runc")
 
 
@@ -27,6 +29,10 @@ class OCIOptions:
     """Where DNS questions of sandboxes go; empty asks whom the host asks."""
     allow: tuple[str, ...] = ()
     """Private ranges that sandboxes may reach in spite of the rules, a package mirror, say."""
+    connections: int = 4096
+    """Most connections a sandbox has open at once; it opens so many at once, then 1/32 a second."""
+    all_connections: int = 0
+    """While the host tracks more, no sandbox opens another; 0 is half of what the kernel can."""
     default_pids: int = 4096
     """Most processes and threads of a sandbox that asks for no limit of its own."""
     cache_dir: str = "/var/cache/opensandbox"
@@ -36,10 +42,9 @@ class OCIOptions:
         """Refuse values that cannot work. Raises ValueError."""
         if self.launcher not in _LAUNCHERS:
             raise ValueError(f"oci.launcher: must be crun or runc, not {self.launcher}")
-        for name in ("slots_ahead", "concurrent_starts", "default_pids"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"oci.{name}: must be a positive whole number, not {value!r}")
+        for name in ("slots_ahead", "concurrent_starts", "connections", "default_pids"):
+            _require_whole(name, getattr(self, name), 1)
+        _require_whole("all_connections", self.all_connections, 0)
         if _network("subnet", self.subnet).prefixlen > 16:
             raise ValueError("oci.subnet: must be a /16 or larger")
         if not self.cache_dir.startswith("/"):
@@ -51,6 +56,22 @@ class OCIOptions:
                 ipaddress.IPv4Address(self.nameserver)
             except ValueError as fault:
                 raise ValueError(f"oci.nameserver: {fault}") from fault
+
+    @property
+    def reach(self) -> Reach:
+        """What of it the packet filter needs."""
+        return Reach(
+            nameserver=self.nameserver or None,
+            allow=self.allow,
+            connections=self.connections,
+            all_connections=self.all_connections,
+        )
+
+
+def _require_whole(key: str, value: object, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        kind = "positive whole number" if least else "whole number"
+        raise ValueError(f"oci.{key}: must be a {kind}, not {value!r}")
 
 
 def _network(key: str, text: str) -> ipaddress.IPv4Network:

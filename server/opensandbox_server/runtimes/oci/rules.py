@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 
 NEVER_OUTSIDE = (
@@ -22,9 +23,35 @@ NEVER_OUTSIDE = (
 """Private, shared, loopback, link-local (metadata), benchmark, multicast and reserved ranges."""
 
 
-def ruleset(
-    bridge: str, subnet: IPv4Network, gateway: str, nameserver: str | None, allow: Sequence[str]
-) -> str:
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What sandboxes may reach, and how much of it at once."""
+
+    nameserver: str | None = None
+    """Who is asked for names."""
+    allow: Sequence[str] = ()
+    """Ranges that are reached in spite of the rules."""
+    connections: int = 4096
+    """How many a sandbox may have open; it opens so many at once, then a few dozen a second.
+
+    The kernel goes on tracking a closed connection for two minutes and no longer counts it as open:
+    only the pace bounds those.
+    """
+    all_connections: int = 0
+    """How many the host may track, others' too, before no sandbox opens another; 0 is half."""
+
+    @property
+    def pace(self) -> int:
+        """How many connections a sandbox opens in a second, for long."""
+        return max(1, self.connections // 32)
+
+    @property
+    def common_pace(self) -> int:
+        """How many all sandboxes open in a second; see Network.keep_up."""
+        return max(100, self.all_connections // 30)
+
+
+def ruleset(bridge: str, subnet: IPv4Network, gateway: str, reach: Reach) -> str:
     """Return a table that replaces the former one of this bridge.
 
     Our chains come before those of a firewall or a Docker engine: what is dropped here stays
@@ -32,13 +59,13 @@ def ruleset(
     else translated is nothing we can judge: it is dropped, and only our own resolver is not.
     """
     denied = ", ".join(NEVER_OUTSIDE)
-    question = _question(gateway, nameserver)
-    allowed = f"ip daddr {{ {', '.join(allow)} }} accept" if allow else ""
+    question = _question(gateway, reach.nameserver)
+    allowed = f"ip daddr {{ {', '.join(reach.allow)} }} goto opening" if reach.allow else ""
     return f"""
 table inet {bridge}
 delete table inet {bridge}
 table inet {bridge} {{
-  chain prerouting {{
+{_opening(subnet, reach)}  chain prerouting {{
     type filter hook prerouting priority -150; policy accept;
     iifname "{bridge}" meta nfproto ipv6 drop
     iifname "{bridge}" ip saddr != {subnet} drop
@@ -56,7 +83,7 @@ table inet {bridge} {{
     ct status dnat drop
     {allowed}
     ip daddr {{ {denied} }} drop
-    accept
+    goto opening
   }}
   chain input {{
     type filter hook input priority -10; policy accept;
@@ -66,14 +93,14 @@ table inet {bridge} {{
     {question}
     ct status dnat drop
     ct state established,related accept
-    icmp type echo-request ip daddr {gateway} accept
+    icmp type echo-request ip daddr {gateway} goto opening
     drop
   }}
   chain source {{
     type nat hook postrouting priority srcnat; policy accept;
     ip saddr {subnet} oifname != "{bridge}" masquerade
   }}
-{_resolver(bridge, gateway, nameserver)}}}
+{_resolver(bridge, gateway, reach.nameserver)}}}
 """
 
 
@@ -82,7 +109,31 @@ def _question(gateway: str, nameserver: str | None) -> str:
     if nameserver is None:
         return ""
     asked = f"ct status dnat ct original ip daddr {gateway} ct original proto-dst 53"
-    return f"meta l4proto {{ tcp, udp }} {asked} ip daddr {nameserver} th dport 53 accept"
+    return f"meta l4proto {{ tcp, udp }} {asked} ip daddr {nameserver} th dport 53 goto opening"
+
+
+def _opening(subnet: IPv4Network, reach: Reach) -> str:
+    """Return the chain that everything passes which is not dropped elsewhere.
+
+    The kernel tracks connections in one table for the whole machine. A packet that is dropped
+    here is none: only what is let through is tracked.
+    """
+    one = f"{reach.pace}/second burst {reach.connections} packets"
+    everyone = f"{reach.common_pace}/second burst {reach.common_pace} packets"
+    addresses = f"type ipv4_addr; flags dynamic; size {subnet.num_addresses};"
+    return f"""  set paces {{ {addresses} }}
+  set counts {{ {addresses} }}
+  chain full {{
+  }}
+  chain opening {{
+    ct state != new accept
+    jump full
+    update @paces {{ ip saddr limit rate over {one} }} drop
+    add @counts {{ ip saddr ct count over {reach.connections} }} drop
+    limit rate over {everyone} drop
+    accept
+  }}
+"""
 
 
 def _resolver(bridge: str, gateway: str, nameserver: str | None) -> str:
@@ -124,6 +175,11 @@ table bridge {bridge} {{
   }}
 }}
 """
+
+
+def fullness(bridge: str, *, is_full: bool) -> str:
+    """Return what lets sandboxes open connections, or not; those they have go on."""
+    return f"flush chain inet {bridge} full\n" + f"add rule inet {bridge} full drop\n" * is_full
 
 
 def removal(bridge: str) -> str:

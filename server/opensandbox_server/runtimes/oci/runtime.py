@@ -12,6 +12,7 @@ import platform
 import re
 import socket
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -201,8 +202,7 @@ class OCIRuntime(Runtime):
             slots_ahead=options.slots_ahead,
             concurrent_starts=options.concurrent_starts,
             subnet=options.subnet,
-            nameserver=options.nameserver,
-            allow=options.allow,
+            reach=asdict(options.reach),
         )
 
     def _refuse_unsupported(self, spec: SandboxSpec) -> None:

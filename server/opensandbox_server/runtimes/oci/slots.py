@@ -104,6 +104,8 @@ class Slots:
     def give_back(self, index: int) -> None:
         """Remove what is left of a used slot; its index may be used again, last of all."""
         self._network.disconnect(index)
+        with contextlib.suppress(NetworkFault):  # who gets the address next meets it again
+            self._network.forget_connections(index)
         with self._changed:
             self._free.append(index)
             self._changed.notify_all()
@@ -159,7 +161,7 @@ class Slots:
         if now >= self._next_upkeep:
             self._next_upkeep = now + UPKEEP_SECONDS
             with contextlib.suppress(NetworkFault):  # the next start or upkeep meets it again
-                self._network.pass_firewalls()
+                self._network.keep_up()
 
     def _make(self, index: int) -> Slot:
         block = self._network.block

@@ -8,7 +8,7 @@ import json
 import os
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,8 +29,8 @@ class Setup:
     slots_ahead: int
     concurrent_starts: int
     subnet: str
-    nameserver: str
-    allow: Sequence[str]
+    reach: Mapping[str, Any]
+    """Of rules.Reach."""
 
 
 def encode(message: dict[str, Any]) -> bytes:
