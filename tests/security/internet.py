@@ -13,7 +13,9 @@ from pyroute2 import IPRoute, NFCTSocket  # type: ignore[import-untyped]
 from opensandbox_server.runtimes.oci import syscalls
 from tests.security.harness import Box, Home, in_namespace, own_network
 
-PUBLIC, METADATA, PRIVATE, RESOLVER = "203.0.113.2", "169.254.169.254", "10.99.0.2", "203.0.113.53"
+PUBLIC, METADATA, PRIVATE = "203.0.113.2", "169.254.169.254", "10.99.0.2"
+RESOLVER = "168.63.129.16"
+"""Of Azure: a public address that answers for names on one port and hands out secrets on others."""
 
 
 @contextlib.contextmanager

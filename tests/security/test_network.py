@@ -15,6 +15,7 @@ from tests.security.internet import (
     METADATA,
     PRIVATE,
     PUBLIC,
+    RESOLVER,
     accepting,
     address_of,
     connect,
@@ -30,7 +31,7 @@ def test_a_public_address_is_reached(home: Home, outside: int) -> None:
         assert connect(home.start(), PUBLIC, port) == "hello"
 
 
-@pytest.mark.parametrize("address", [METADATA, PRIVATE])
+@pytest.mark.parametrize("address", [METADATA, PRIVATE, RESOLVER])
 def test_metadata_and_private_addresses_are_not(home: Home, outside: int, address: str) -> None:
     box = home.start()
     with listening(outside, address) as port:

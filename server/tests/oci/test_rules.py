@@ -14,6 +14,7 @@ import pytest
 from pyroute2 import IPRoute  # type: ignore[import-untyped]
 
 from opensandbox_server.runtimes.oci.network import BLOCKS, Block, claim_block
+from opensandbox_server.runtimes.oci.options import read_options
 from opensandbox_server.runtimes.oci.resolver import chosen_nameserver
 from opensandbox_server.runtimes.oci.rules import NEVER_OUTSIDE, Reach, ruleset
 from tests.security.harness import Home, listening, opened_home
@@ -53,6 +54,48 @@ def test_what_an_operator_allows_comes_before_the_drop() -> None:
     assert text.index("10.9.0.0/16 } goto opening") < text.index("169.254.0.0/16")
     assert "dnat ip to 192.0.2.53:53" in text
     assert "dnat" not in ruleset("osb0", SUBNET, "10.200.0.1", Reach()).replace("status dnat", "")
+
+
+@pytest.mark.parametrize(
+    ("allow", "deny", "address", "verdict"),
+    [
+        ([], [], "8.8.8.8", "goto opening"),
+        ([], ["8.8.8.0/24"], "8.8.8.8", "drop"),
+        (["8.8.8.8/32"], ["8.8.8.0/24"], "8.8.8.8", "goto opening"),
+        (["10.0.0.0/8"], ["10.1.2.0/24"], "10.1.2.3", "drop"),
+        (["10.0.0.0/8"], ["10.1.2.0/24"], "10.1.3.3", "goto opening"),
+        (["0.0.0.0/0"], [], "192.168.1.1", "goto opening"),
+        (["0.0.0.0/0"], [], "168.63.129.16", "drop"),
+        (["169.254.0.0/16"], [], "169.254.169.254", "drop"),
+        (["169.254.0.0/16"], [], "169.254.1.1", "goto opening"),
+        (["169.254.169.254/32"], [], "169.254.169.254", "goto opening"),
+    ],
+)
+def test_the_narrower_range_decides_and_metadata_is_named_or_closed(
+    allow: list[str], deny: list[str], address: str, verdict: str
+) -> None:
+    text = ruleset("osb0", SUBNET, "10.200.0.1", Reach(allow=allow, deny=deny))
+    judged = re.findall(r"ip daddr \{ ([^}]*) \} (drop|goto opening)", text)
+    for ranges, said in judged:
+        if any(IPv4Address(address) in IPv4Network(one) for one in ranges.split(", ")):
+            assert said == verdict
+            return
+    assert verdict == "goto opening"
+
+
+@pytest.mark.parametrize(
+    ("table", "complaint"),
+    [
+        ({"deny": ["10.1.2.3/8"]}, "oci.deny: 10.1.2.3/8 has host bits set"),
+        ({"deny": ["fd00::/8"]}, "oci.deny: Expected 4 octets"),
+        ({"deny": "10.0.0.0/8"}, "oci.deny: must be a list"),
+        ({"allow": [1]}, "oci.allow: must be a list"),
+        ({"allow": ["10.0.0.0/8"], "deny": ["10.0.0.0/8"]}, "oci.deny: 10.0.0.0/8 is in oci.allow"),
+    ],
+)
+def test_ranges_that_cannot_be_meant_are_refused(table: dict[str, object], complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        read_options(table)
 
 
 def test_the_first_ipv4_name_server_is_asked() -> None:

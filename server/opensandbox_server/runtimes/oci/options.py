@@ -29,6 +29,8 @@ class OCIOptions:
     """Where DNS questions of sandboxes go; empty asks whom the host asks."""
     allow: tuple[str, ...] = ()
     """Private ranges that sandboxes may reach in spite of the rules, a package mirror, say."""
+    deny: tuple[str, ...] = ()
+    """More ranges that sandboxes may not reach. Where allow and deny overlap, the narrower wins."""
     connections: int = 4096
     """Most connections a sandbox has open at once; it opens so many at once, then 1/32 a second."""
     all_connections: int = 0
@@ -49,8 +51,9 @@ class OCIOptions:
             raise ValueError("oci.subnet: must be a /16 or larger")
         if not self.cache_dir.startswith("/"):
             raise ValueError(f"oci.cache_dir: must be a whole path, not {self.cache_dir!r}")
-        for allowed in self.allow:
-            _network("allow", allowed)
+        allowed, denied = _networks("allow", self.allow), _networks("deny", self.deny)
+        if both := sorted(allowed & denied):
+            raise ValueError(f"oci.deny: {both[0]} is in oci.allow as well")
         if self.nameserver:
             try:
                 ipaddress.IPv4Address(self.nameserver)
@@ -63,6 +66,7 @@ class OCIOptions:
         return Reach(
             nameserver=self.nameserver or None,
             allow=self.allow,
+            deny=self.deny,
             connections=self.connections,
             all_connections=self.all_connections,
         )
@@ -72,6 +76,12 @@ def _require_whole(key: str, value: object, least: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         kind = "positive whole number" if least else "whole number"
         raise ValueError(f"oci.{key}: must be a {kind}, not {value!r}")
+
+
+def _networks(key: str, texts: object) -> set[ipaddress.IPv4Network]:
+    if not isinstance(texts, tuple) or not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"oci.{key}: must be a list of ranges, not {texts!r}")
+    return {_network(key, text) for text in texts}
 
 
 def _network(key: str, text: str) -> ipaddress.IPv4Network:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 
@@ -22,6 +22,21 @@ NEVER_OUTSIDE = (
 )
 """Private, shared, loopback, link-local (metadata), benchmark, multicast and reserved ranges."""
 
+METADATA = (
+    "100.100.100.200/32",
+    "168.63.129.16/32",
+    "169.254.0.23/32",
+    "169.254.42.42/32",
+    "169.254.169.254/32",
+    "169.254.170.2/32",
+    "169.254.170.23/32",
+    "192.0.0.192/32",
+)
+"""Where clouds hand out a machine's secrets; one is public, and an allowed range may have others.
+
+Of Alibaba, Azure (WireServer), Tencent, Scaleway, nearly all, ECS, EKS and Oracle.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Reach:
@@ -31,6 +46,8 @@ class Reach:
     """Who is asked for names."""
     allow: Sequence[str] = ()
     """Ranges that are reached in spite of the rules."""
+    deny: Sequence[str] = ()
+    """Ranges that are not, beside those that never are; the narrower range of both decides."""
     connections: int = 4096
     """How many a sandbox may have open; it opens so many at once, then a few dozen a second.
 
@@ -60,7 +77,7 @@ def ruleset(bridge: str, subnet: IPv4Network, gateway: str, reach: Reach) -> str
     """
     denied = ", ".join(NEVER_OUTSIDE)
     question = _question(gateway, reach.nameserver)
-    allowed = f"ip daddr {{ {', '.join(reach.allow)} }} goto opening" if reach.allow else ""
+    chosen = "\n    ".join(_chosen(reach))
     return f"""
 table inet {bridge}
 delete table inet {bridge}
@@ -81,7 +98,7 @@ table inet {bridge} {{
     oifname "{bridge}" drop
     {question}
     ct status dnat drop
-    {allowed}
+    {chosen}
     ip daddr {{ {denied} }} drop
     goto opening
   }}
@@ -102,6 +119,17 @@ table inet {bridge} {{
   }}
 {_resolver(bridge, gateway, reach.nameserver)}}}
 """
+
+
+def _chosen(reach: Reach) -> Iterator[str]:
+    """Return rules for what is named, the narrowest first; what is named twice is allowed."""
+    verdicts = {IPv4Network(text): "drop" for text in (*METADATA, *reach.deny)}
+    verdicts |= {IPv4Network(text): "goto opening" for text in reach.allow}
+    for length in sorted({network.prefixlen for network in verdicts}, reverse=True):
+        for verdict in ("goto opening", "drop"):
+            named = [n for n, v in verdicts.items() if (n.prefixlen, v) == (length, verdict)]
+            if named:
+                yield f"ip daddr {{ {', '.join(map(str, named))} }} {verdict}"
 
 
 def _question(gateway: str, nameserver: str | None) -> str:
