@@ -191,10 +191,8 @@ def claim(owner: Path, place: Path, record: Path) -> int:
 
 
 def test_the_rules_are_in_force_once(home: Home) -> None:
-    assert nft("list tables").splitlines() == [
-        f"table inet {home.bridge}",
-        f"table bridge {home.bridge}",
-    ]
+    tables = [table for table in nft("list tables").splitlines() if home.bridge in table]
+    assert tables == [f"table inet {home.bridge}", f"table bridge {home.bridge}"]
 
 
 def test_the_bridge_keeps_its_hardware_address_whatever_links_come_and_go(home: Home) -> None:

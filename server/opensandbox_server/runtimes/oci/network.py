@@ -8,7 +8,6 @@ import errno
 import json
 import os
 import socket
-import subprocess
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ from pyroute2.netlink.exceptions import NetlinkError  # type: ignore[import-unty
 
 from opensandbox_server.runtimes.oci import conntrack, legacy_firewall, rules, syscalls
 from opensandbox_server.runtimes.oci.claims import PLACE, Claim, claim_ids
+from opensandbox_server.runtimes.oci.forwarding import allow_forwarding, leave_forwarding
 from opensandbox_server.runtimes.oci.interfaces import (
     add_default_route,
     forget_neighbour,
@@ -29,19 +29,17 @@ from opensandbox_server.runtimes.oci.interfaces import (
     wait_for_carrier,
 )
 from opensandbox_server.runtimes.oci.nest import IDS_PER_RANGE
+from opensandbox_server.runtimes.oci.nft import NetworkFault, nft
 from opensandbox_server.runtimes.oci.resolver import host_nameserver
 
 BLOCKS = 20
 """Servers on one host; each takes one bridge, one part of the subnet and one part of the ids."""
+BRIDGES = [f"osb{number}" for number in range(BLOCKS)]
 SLOTS_PER_BLOCK = 2048
 _GATEWAY_INDEX = 1
 """What a slot's number is to a slot, for the bridge."""
 _FIRST_RANGE = 16384
 """Ranges of 65536 ids below it are left to people, subuid files and other programs."""
-
-
-class NetworkFault(Exception):
-    """The network of sandboxes cannot be made; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +52,7 @@ class Block:
     @property
     def bridge(self) -> str:
         """The name of the bridge."""
-        return f"osb{self.number}"
+        return BRIDGES[self.number]
 
     @property
     def subnet(self) -> IPv4Network:
@@ -105,7 +103,7 @@ class Network:
             nameserver=reach.nameserver or host_nameserver(),
             all_connections=reach.all_connections or conntrack.most() // 2,
         )
-        self._is_full = False
+        self._is_full = self._is_guarding = False
         self._own = threading.local()
         self._bridge_index = 0
 
@@ -126,7 +124,7 @@ class Network:
         netlink.link("set", index=self._bridge_index, address=gateway, state="up")
         self._note_neighbours()
         self._write_rules()
-        _set_sysctl("net/ipv4/ip_forward", "1")
+        self._is_guarding = allow_forwarding(BRIDGES)
         self.pass_firewalls()
 
     def _note_neighbours(self) -> None:
@@ -184,6 +182,7 @@ class Network:
     def keep_up(self) -> None:
         """Follow what others change on the host; to be called every few seconds."""
         self._watch_connections()
+        self._is_guarding = allow_forwarding(BRIDGES, was_guarded=self._is_guarding)
         self.pass_firewalls()
 
     def _watch_connections(self) -> None:
@@ -194,16 +193,16 @@ class Network:
         """
         is_full = conntrack.count() > self._reach.all_connections
         if is_full != self._is_full:
-            _nft(rules.fullness(self.block.bridge, is_full=is_full))
+            nft(rules.fullness(self.block.bridge, is_full=is_full))
             self._is_full = is_full
 
     def pass_firewalls(self) -> None:
         """Get our packets through a FORWARD chain that drops by default, as Docker makes it."""
         for chain in ("DOCKER-USER", "FORWARD"):
-            found = _nft(f"list chain ip filter {chain}\n", is_allowed_to_fail=True)
+            found = nft(f"list chain ip filter {chain}\n", is_allowed_to_fail=True)
             wanted = "policy drop" in found or chain == "DOCKER-USER"
             if found and wanted and f'comment "{self.block.bridge}"' not in found:
-                _nft(rules.admission(chain, self.block.bridge))
+                nft(rules.admission(chain, self.block.bridge))
         try:
             legacy_firewall.admit(self.block.bridge)
         except legacy_firewall.LegacyFirewallFault as fault:
@@ -211,11 +210,12 @@ class Network:
 
     def close(self) -> None:
         """Take everything away, when no sandbox needs it any more."""
-        _nft(rules.removal(self.block.bridge))
+        nft(rules.removal(self.block.bridge))
         self._leave_firewalls()
         netlink = self._netlink()
         for link in netlink.link_lookup(ifname=self.block.bridge):
             netlink.link("del", index=link)
+        leave_forwarding()
         netlink.close()
         del self._own.netlink
 
@@ -224,21 +224,21 @@ class Network:
         nameserver = self._reach.nameserver
         if nameserver and IPv4Address(nameserver).is_loopback:
             _set_sysctl(f"net/ipv4/conf/{block.bridge}/route_localnet", "1")
-        _nft(rules.ruleset(block.bridge, block.subnet, str(block.gateway), self._reach))
+        nft(rules.ruleset(block.bridge, block.subnet, str(block.gateway), self._reach))
         self._is_full = False
         links = ((block.link(n), block.hardware(n), block.address(n)) for n in block.indexes)
-        _nft(rules.bindings(block.bridge, links))
+        nft(rules.bindings(block.bridge, links))
 
     def _leave_firewalls(self) -> None:
         legacy_firewall.leave(self.block.bridge)
         for chain in ("DOCKER-USER", "FORWARD"):
-            found = _nft(
+            found = nft(
                 f"list chain ip filter {chain}\n", is_allowed_to_fail=True, with_handles=True
             )
             for line in found.splitlines():
                 if f'comment "{self.block.bridge}"' in line:
                     handle = line.rpartition("handle ")[2].strip()
-                    _nft(f"delete rule ip filter {chain} handle {handle}\n")
+                    nft(f"delete rule ip filter {chain} handle {handle}\n")
 
     def _netlink(self) -> IPRoute:
         if not hasattr(self._own, "netlink"):
@@ -339,20 +339,6 @@ def _switch_ipv6_off(interface: str) -> None:
     """Leave IPv6 to the loopback interface; a kernel may be without it."""
     with contextlib.suppress(FileNotFoundError):
         _set_sysctl(f"net/ipv6/conf/{interface}/disable_ipv6", "1")
-
-
-def _nft(text: str, *, is_allowed_to_fail: bool = False, with_handles: bool = False) -> str:
-    command = ["nft", "-a", "-f", "-"] if with_handles else ["nft", "-f", "-"]
-    environment = {"PATH": "/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"}
-    try:
-        done = subprocess.run(
-            command, input=text, capture_output=True, text=True, env=environment, check=False
-        )
-    except FileNotFoundError as error:
-        raise NetworkFault("nft is missing; apt-get install nftables") from error
-    if done.returncode and not is_allowed_to_fail:
-        raise NetworkFault(f"nft refused the rules: {done.stderr.strip()}")
-    return "" if done.returncode else done.stdout
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 
+_GUARD = "opensandbox"
 NEVER_OUTSIDE = (
     "0.0.0.0/8",
     "10.0.0.0/8",
@@ -22,6 +23,8 @@ NEVER_OUTSIDE = (
 )
 """Private, shared, loopback, link-local (metadata), benchmark, multicast and reserved ranges."""
 
+_PACE_MINUTES = 1
+"""How long the pace of a sandbox is remembered: longer than it takes to have all it may again."""
 METADATA = (
     "100.100.100.200/32",
     "168.63.129.16/32",
@@ -148,9 +151,9 @@ def _opening(subnet: IPv4Network, reach: Reach) -> str:
     """
     one = f"{reach.pace}/second burst {reach.connections} packets"
     everyone = f"{reach.common_pace}/second burst {reach.common_pace} packets"
-    addresses = f"type ipv4_addr; flags dynamic; size {subnet.num_addresses};"
-    return f"""  set paces {{ {addresses} }}
-  set counts {{ {addresses} }}
+    addresses = f"type ipv4_addr; size {subnet.num_addresses};"
+    return f"""  set paces {{ {addresses} flags dynamic,timeout; timeout {_PACE_MINUTES}m; }}
+  set counts {{ {addresses} flags dynamic; }}
   chain full {{
   }}
   chain opening {{
@@ -216,6 +219,29 @@ def removal(bridge: str) -> str:
         f"table {family} {bridge}\ndelete table {family} {bridge}\n"
         for family in ("inet", "bridge")
     )
+
+
+def guarded(bridges: Sequence[str]) -> str:
+    """Return a table for all servers of a host: nothing is forwarded past our bridges."""
+    ours = ", ".join(f'"{bridge}"' for bridge in bridges)
+    return f"""
+table inet {_GUARD} {{
+  chain forward {{
+    type filter hook forward priority -20; policy accept;
+    meta nfproto ipv4 iifname != {{ {ours} }} oifname != {{ {ours} }} drop
+  }}
+}}
+"""
+
+
+def guard_listed() -> str:
+    """Return the question whether that table is there."""
+    return f"list table inet {_GUARD}\n"
+
+
+def unguarded() -> str:
+    """Return what takes it away."""
+    return f"delete table inet {_GUARD}\n"
 
 
 def admission(chain: str, bridge: str) -> str:

@@ -19,7 +19,8 @@ from pathlib import Path
 
 from opensandbox_server.runtimes.oci import logs
 from opensandbox_server.runtimes.oci.nest import Nest
-from opensandbox_server.runtimes.oci.network import Network, NetworkFault
+from opensandbox_server.runtimes.oci.network import Network
+from opensandbox_server.runtimes.oci.nft import NetworkFault
 from opensandbox_server.runtimes.oci.records import remove_tree
 from opensandbox_server.runtimes.oci.rootfs import make_directory
 
