@@ -199,6 +199,22 @@ def own_network() -> Iterator[int]:
 
 
 @contextlib.contextmanager
+def own_mounts() -> Iterator[None]:
+    """Put the calling thread into a mount namespace of its own, whose mounts others may follow."""
+    before = os.open("/proc/thread-self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    directory = Path.cwd()
+    syscalls.unshare(syscalls.CLONE_NEWNS)
+    try:
+        for propagation in (syscalls.MS_PRIVATE, syscalls.MS_SHARED):
+            syscalls.mount("none", "/", "", syscalls.MS_REC | propagation)
+        yield
+    finally:
+        syscalls.setns(before, syscalls.CLONE_NEWNS)
+        os.close(before)
+        os.chdir(directory)
+
+
+@contextlib.contextmanager
 def opened_home(data_dir: Path, options: Mapping[str, object] | None = None) -> Iterator[Home]:
     """Open a runtime, and leave nothing of it behind."""
     execd = find_execd()

@@ -177,7 +177,7 @@ def _mounts(launch: Launch, around: Surroundings) -> list[dict[str, Any]]:
         *_cgroup_mounts(around.views),
     ]
     for source, shown in around.shared.items():
-        mounts.append(_mount(source, "bind", shown, ["rbind", "ro", "nosuid", "nodev"]))
+        mounts.append(_mount(source, "bind", shown, ["bind", "ro", "nosuid", "nodev"]))
     mounts.append(_mount(STATE_DIR, "tmpfs", "opensandbox", state))
     mounts.append(_mount(EXECD, "bind", around.execd, ["bind", "ro", "nosuid", "nodev"]))
     return mounts

@@ -61,9 +61,10 @@ class Stage:
     def _share(self, source: str) -> Path:
         if source not in self._shared:
             target = PLACE / "host" / source.strip("/").replace("/", "-")
-            tree = syscalls.clone_tree(source, is_recursive=True)
+            tree = syscalls.clone_tree(source)
             try:
-                syscalls.set_mount_attributes(tree, _READONLY, deep=True)
+                # Nor does anything come in that the host mounts there later.
+                syscalls.set_mount_attributes(tree, _READONLY, propagation=syscalls.MS_PRIVATE)
                 target.mkdir(mode=0o755)
                 syscalls.attach(tree, str(target))
             finally:

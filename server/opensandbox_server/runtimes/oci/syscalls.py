@@ -8,14 +8,15 @@ import os
 
 AT_FDCWD = -100
 AT_EMPTY_PATH = 0x1000
-AT_RECURSIVE = 0x8000
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWUSER = 0x10000000
 CLONE_NEWNET = 0x40000000
 
 MS_REC = 0x4000
+MS_PRIVATE = 0x40000
 MS_SLAVE = 0x80000
+MS_SHARED = 0x100000
 MNT_DETACH = 2
 
 MOUNT_ATTR_RDONLY = 0x1
@@ -86,26 +87,25 @@ def detach(target: str) -> None:
     _checked(_libc.umount2(target.encode(), ctypes.c_int(MNT_DETACH)), f"unmount {target}")
 
 
-def clone_tree(path: str, *, is_recursive: bool = False) -> int:
-    """Return a detached copy of the mount at path."""
-    flags = _OPEN_TREE_CLONE | os.O_CLOEXEC | (AT_RECURSIVE if is_recursive else 0)
+def clone_tree(path: str) -> int:
+    """Return a detached copy of the mount at path, without what is mounted below it."""
+    flags = _OPEN_TREE_CLONE | os.O_CLOEXEC
     return _syscall(
         f"open_tree {path}", _OPEN_TREE, ctypes.c_int(AT_FDCWD), path.encode(), ctypes.c_uint(flags)
     )
 
 
 def set_mount_attributes(
-    tree: int, attributes: int, userns: int = 0, *, deep: bool = False
+    tree: int, attributes: int, userns: int = 0, *, propagation: int = 0
 ) -> None:
     """Restrict a detached mount, and map its ids through userns when MOUNT_ATTR_IDMAP is given."""
-    wanted = _MountAttr(attributes, 0, 0, userns)
-    flags = AT_EMPTY_PATH | (AT_RECURSIVE if deep else 0)
+    wanted = _MountAttr(attributes, 0, propagation, userns)
     _syscall(
         "mount_setattr",
         _MOUNT_SETATTR,
         ctypes.c_int(tree),
         b"",
-        ctypes.c_uint(flags),
+        ctypes.c_uint(AT_EMPTY_PATH),
         ctypes.byref(wanted),
         ctypes.c_size_t(ctypes.sizeof(wanted)),
     )
