@@ -28,7 +28,8 @@ source, word = sys.argv[1], sys.argv[2].encode()
 udp = struct.pack("!HHHH", 9999, 9999, 8 + len(word), 0) + word
 ends = socket.inet_aton(source) + socket.inet_aton("203.0.113.2")
 head = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(udp), 0, 0, 64, 17, 0) + ends
-sender = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
+sender = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_UDP)
+sender.setsockopt(socket.IPPROTO_IP, 3, 1)  # IP_HDRINCL
 sender.sendto(head + udp, ("203.0.113.2", 0))
 print("sent")
 """

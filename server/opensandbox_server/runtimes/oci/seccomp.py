@@ -14,7 +14,7 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,11 @@ from opensandbox_server.runtimes.oci.seccomp_calls import ALLOWED, REFUSED
 _NEW_NAMESPACES = 0x7E020000
 """CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID and NEWNET."""
 _INT = 0xFFFFFFFF
-_FAMILIES = {"unix": 1, "inet": 2, "inet6": 10, "netlink": 16}
+_UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
+_INET_PROTOCOLS = (0, 1, 6, 17, 58, 262)
+"""That of the type, ICMP, TCP, UDP, ICMPv6 and MPTCP; to ask for another loads its module."""
+_NETLINK_PROTOCOLS = (0, 4)
+"""Addresses and routes, which every resolver asks for, and sockets."""
 _PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0x40000, _INT)
 """Linux, 32-bit reports, without address randomisation (debuggers), and the question alone."""
 
@@ -47,11 +51,22 @@ class Condition:
     value: int
 
 
-CONDITIONAL: tuple[tuple[str, Condition], ...] = (
-    ("clone", Condition(0, _NEW_NAMESPACES, 0)),
-    *(("socket", Condition(0, _INT, family)) for family in _FAMILIES.values()),
-    *(("personality", Condition(0, _INT, persona)) for persona in _PERSONALITIES),
+CONDITIONAL: tuple[tuple[str, tuple[Condition, ...]], ...] = (
+    ("clone", (Condition(0, _NEW_NAMESPACES, 0),)),
+    ("socket", (Condition(0, _INT, _UNIX),)),
+    *(
+        ("socket", (Condition(0, _INT, family), Condition(2, _INT, protocol)))
+        for family, protocols in (
+            (_INET, _INET_PROTOCOLS),
+            (_INET6, _INET_PROTOCOLS),
+            (_NETLINK, _NETLINK_PROTOCOLS),
+        )
+        for protocol in protocols
+    ),
+    ("socketpair", (Condition(0, _INT, _UNIX),)),
+    *(("personality", (Condition(0, _INT, persona),)) for persona in _PERSONALITIES),
 )
+"""A call is allowed when all conditions of one of its lines hold."""
 
 
 def profile() -> dict[str, Any]:
@@ -68,9 +83,10 @@ def profile() -> dict[str, Any]:
                     "valueTwo": when.value,
                     "op": "SCMP_CMP_MASKED_EQ",
                 }
+                for when in conditions
             ],
         }
-        for name, when in CONDITIONAL
+        for name, conditions in CONDITIONAL
     ]
     return {
         "defaultAction": "SCMP_ACT_ERRNO",
@@ -138,8 +154,8 @@ def _fill(library: ctypes.CDLL, context: int) -> ctypes.c_void_p:
     _set(library, handle, _SCMP_FLTATR_CTL_OPTIMIZE, 2)
     _add(library, handle, _SCMP_ACT_ALLOW, ALLOWED)
     _add(library, handle, _errno_action(errno.EPERM), REFUSED)
-    for name, condition in CONDITIONAL:
-        _add(library, handle, _SCMP_ACT_ALLOW, [name], condition)
+    for name, conditions in CONDITIONAL:
+        _add(library, handle, _SCMP_ACT_ALLOW, [name], conditions)
     return handle
 
 
@@ -156,13 +172,14 @@ def _add(
     handle: ctypes.c_void_p,
     action: int,
     names: Iterable[str],
-    condition: Condition | None = None,
+    conditions: Sequence[Condition] = (),
 ) -> None:
-    comparisons = (_Comparison * 1)()
-    if condition:
-        comparisons[0] = _Comparison(
-            condition.argument, _SCMP_CMP_MASKED_EQ, condition.mask, condition.value
+    comparisons = (_Comparison * len(conditions))(
+        *(
+            _Comparison(when.argument, _SCMP_CMP_MASKED_EQ, when.mask, when.value)
+            for when in conditions
         )
+    )
     for name in names:
         number = library.seccomp_syscall_resolve_name(name.encode())
         if number < 0:
@@ -171,7 +188,7 @@ def _add(
             handle,
             ctypes.c_uint32(action),
             number,
-            ctypes.c_uint(1 if condition else 0),
+            ctypes.c_uint(len(conditions)),
             comparisons,
         )
         if result < 0:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The system calls by name.
 
-`clone`, `socket` and `personality` are in seccomp.py: they depend on their arguments. `clone3` is
-in neither list: its arguments cannot be seen, so it does not exist. Neither are `io_setup` and its
-kin: all of them on a machine share one bound (fs.aio-max-nr), which one sandbox could use up.
+`clone`, `socket`, `socketpair` and `personality` are in seccomp.py: they depend on their arguments.
+`clone3` is in neither list: its arguments cannot be seen, so it does not exist. Neither are
+`io_setup` and its kin: all of them on a machine share one bound (fs.aio-max-nr), which one sandbox
+could use up.
 """
 
 # fmt: off
@@ -57,7 +58,6 @@ ALLOWED: tuple[str, ...] = (
     # sockets
     "accept", "accept4", "bind", "connect", "getpeername", "getsockname", "getsockopt", "listen",
     "recvfrom", "recvmmsg", "recvmsg", "sendmmsg", "sendmsg", "sendto", "setsockopt", "shutdown",
-    "socketpair",
     # messages between processes
     "mq_getsetattr", "mq_notify", "mq_open", "mq_timedreceive", "mq_timedsend", "mq_unlink",
     "msgctl", "msgget", "msgrcv", "msgsnd", "semctl", "semget", "semop", "semtimedop", "shmat",
