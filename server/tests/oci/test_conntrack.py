@@ -73,6 +73,7 @@ def test_connections_end_when_their_address_is_given_to_the_next(opened: Network
 
 def test_an_address_without_connections_is_no_error(opened: Network) -> None:
     conntrack.forget(opened.block.address(9))
+    conntrack.forget_each(opened.block.address(9))
 
 
 def test_while_the_host_tracks_too_many_no_sandbox_opens_another(opened: Network) -> None:
@@ -87,3 +88,12 @@ def test_while_the_host_tracks_too_many_no_sandbox_opens_another(opened: Network
     opened.keep_up()
     connect_and_ask(opened, 4)
     assert tracked(opened.block.address(4)) == 1
+
+
+def test_a_kernel_that_removes_one_at_a_time_forgets_as_well(opened: Network) -> None:
+    first, second = opened.block.address(2), opened.block.address(3)
+    connect_and_ask(opened, 2)
+    connect_and_ask(opened, 3)
+    assert (tracked(first), tracked(second)) == (1, 1)
+    conntrack.forget_each(first)
+    assert (tracked(first), tracked(second)) == (0, 1)
