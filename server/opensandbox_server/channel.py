@@ -45,7 +45,11 @@ class Channel:
     ) -> Self:
         """Speak over our end of a socket pair, and own it from now on."""
         ours.setblocking(False)
-        reader, writer = await asyncio.open_unix_connection(sock=ours, limit=LONGEST_LINE)
+        try:
+            reader, writer = await asyncio.open_unix_connection(sock=ours, limit=LONGEST_LINE)
+        except BaseException:
+            ours.close()
+            raise
         return cls(reader, writer, on_activity)
 
     async def request(self, op: str, **values: Any) -> None:

@@ -5,20 +5,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import socket
-import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from opensandbox_server.channel import Channel, ChannelClosed, MessageRefused
-from opensandbox_server.errors import DoorClosed, StartupError
+from opensandbox_server.errors import DoorClosed, OpenSandboxError, StartupError
 from opensandbox_server.spawn import Child, spawn
-
-log = logging.getLogger(__name__)
+from opensandbox_server.supervision import Supervised
 
 LISTEN_FD, CONTROL_FD, RUN_DIR_FD = 3, 4, 5
 API_SOCKET = "api.sock"
@@ -27,10 +24,9 @@ API_SOCKET = "api.sock"
 ACK_SECONDS = 10.0
 """How long a route may take to be in force, a restart of ingress included."""
 
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 5.0
-"""Between two lives of ingress; doubles while lives stay short."""
 
-LONG_LIFE_SECONDS = 10.0
+class IngressEnded(OpenSandboxError):
+    """An ingress process is gone, or could not be started; the next one is on its way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +43,10 @@ class Route:
 
 class Routes(Protocol):
     """Whoever lets requests through to sandboxes."""
+
+    @property
+    def is_open(self) -> bool:
+        """True while requests pass."""
 
     async def put(self, route: Route) -> None:
         """Add or replace a route; in force when it returns. Raises DoorClosed."""
@@ -97,9 +97,14 @@ class Ingress:
         """Start ingress again whenever it ends, until cancelled."""
         self._is_wanted = True
         try:
-            await self._live_again_and_again()
+            await Supervised("ingress", self._live_once).run()
         finally:
             self._is_wanted = False
+
+    @property
+    def is_open(self) -> bool:
+        """True while requests pass."""
+        return self._is_open.is_set()
 
     async def wait_open(self) -> None:
         """Return once every route is in force. Raises StartupError when its first life ends."""
@@ -107,34 +112,35 @@ class Ingress:
         if not self._is_open.is_set():
             raise StartupError(f"cannot open the front door: ingress {self._fault}")
 
-    async def _live_again_and_again(self) -> None:
-        pause = FIRST_PAUSE_SECONDS
-        while True:
-            began = time.monotonic()
-            await self._live_once()
-            if time.monotonic() - began > LONG_LIFE_SECONDS:
-                pause = FIRST_PAUSE_SECONDS
-            log.error("ingress %s; starting it again", self._fault)
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
-
     async def _live_once(self) -> None:
-        child, ours = self._spawn()
-        channel = await Channel.connect(ours, self._on_activity)
+        """Start one ingress and stay with it. Raises IngressEnded: that is its only end."""
+        self._fault = "failed"
         try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(channel.listen(), name="ingress channel")
-                tasks.create_task(self._introduce(channel), name="ingress routes")
-            self._fault = "closed its control channel"
-        except* (ChannelClosed, MessageRefused) as refusals:
-            self._fault = f"did not take its routes: {refusals.exceptions[0]}".rstrip(": ")
+            self._fault = await self._until_it_ends()
+        except OSError as fault:
+            self._fault = f"cannot be started: {fault.strerror}"
         finally:
-            self._is_open.clear()
-            self._channel = None
-            channel.close()
+            self._has_outcome.set()
+        raise IngressEnded(self._fault)
+
+    async def _until_it_ends(self) -> str:
+        child, ours = self._spawn()
+        why = "closed its control channel"
+        try:
+            channel = await Channel.connect(ours, self._on_activity)
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(channel.listen(), name="ingress channel")
+                    tasks.create_task(self._introduce(channel), name="ingress routes")
+            except* (ChannelClosed, MessageRefused) as refusals:
+                why = f"did not take its routes: {refusals.exceptions[0]}".rstrip(": ")
+            finally:
+                self._is_open.clear()
+                self._channel = None
+                channel.close()
+        finally:
             status = await asyncio.shield(child.end(self._plan.grace_seconds))
-        self._fault += f" (status {status})"
-        self._has_outcome.set()
+        return f"{why} (status {status})"
 
     async def _introduce(self, channel: Channel) -> None:
         await channel.request("config", **self._plan.config)
@@ -164,21 +170,20 @@ class Ingress:
 
     def _spawn(self) -> tuple[Child, socket.socket]:
         plan = self._plan
-        ours, theirs = socket.socketpair()
-        run_dir = os.open(plan.run_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
+        with contextlib.ExitStack() as undo, contextlib.ExitStack() as passed_on:
+            run_dir = os.open(plan.run_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            passed_on.callback(os.close, run_dir)
+            ours, theirs = socket.socketpair()
+            undo.callback(ours.close)
+            passed_on.callback(theirs.close)
             fds = {
                 LISTEN_FD: plan.listener.fileno(),
                 CONTROL_FD: theirs.fileno(),
                 RUN_DIR_FD: run_dir,
             }
-            return spawn(arguments(plan), {"PATH": os.defpath}, fds=fds), ours
-        except BaseException:
-            ours.close()
-            raise
-        finally:
-            theirs.close()
-            os.close(run_dir)
+            child = spawn(arguments(plan), {"PATH": os.defpath}, fds=fds)
+            undo.pop_all()
+        return child, ours
 
     def _to_wire(self, route: Route) -> dict[str, str]:
         return {
@@ -207,13 +212,16 @@ def arguments(plan: DoorPlan) -> list[str]:
 
 
 @contextlib.asynccontextmanager
-async def open_ingress(ingress: Ingress) -> AsyncIterator[None]:
-    """Run ingress; ready when this is entered, gone when it is left. Raises StartupError."""
+async def open_ingress(ingress: Ingress) -> AsyncIterator[asyncio.Task[None]]:
+    """Run ingress; ready when this is entered, gone when it is left. Raises StartupError.
+
+    Yields the task that keeps it running, which has no end of its own.
+    """
     life = asyncio.create_task(ingress.run(), name="ingress")
     try:
         async with asyncio.timeout(ACK_SECONDS):
             await ingress.wait_open()
-        yield
+        yield life
     except TimeoutError as fault:
         raise StartupError("cannot open the front door: ingress does not answer") from fault
     finally:

@@ -84,7 +84,12 @@ def spawn(
         setsigmask=[],
         setsigdef=[signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGXFSZ],
     )
-    return adopt(pid)
+    try:
+        return adopt(pid)
+    except BaseException:  # no descriptor was left to watch it with
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        raise
 
 
 def _descriptor_moves(fds: Mapping[int, int]) -> list[tuple[int, int, int] | tuple[int, int]]:

@@ -107,6 +107,39 @@ async def test_after_a_crash_the_next_one_gets_the_whole_table_and_no_caller_not
         assert {each["id"] for each in table["routes"]} == {"a", "dies"}
 
 
+async def test_a_program_that_is_away_for_a_while_is_started_once_it_is_back(
+    door: Door, caplog: pytest.LogCaptureFixture
+) -> None:
+    program = door.heard_by.with_name("ingress")
+    async with open_ingress(door.ingress), asyncio.timeout(20):
+        away = program.rename(program.with_name("away"))
+        dying = asyncio.create_task(door.ingress.put(route("dies")))
+        while "No such file" not in caplog.text:
+            await asyncio.sleep(0.01)
+        assert not door.ingress.is_open
+        away.rename(program)
+        await dying
+        assert door.ingress.is_open
+        assert [each["id"] for each in door.heard()[-2]["routes"]] == ["dies"]
+
+
+async def test_a_report_that_cannot_be_taken_in_ends_only_that_life(tmp_path: Path) -> None:
+    reports: list[Mapping[str, int]] = []
+
+    def take(activity: Mapping[str, int]) -> None:
+        reports.append(activity)
+        if len(reports) == 1:
+            raise KeyError("busy")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ingress = Ingress(DoorPlan(make_program(tmp_path), listener, tmp_path, {}), take)
+        async with open_ingress(ingress):
+            await ingress.put(route("busy"))
+            assert ingress.is_open
+            await ingress.put(route("busy"))
+            assert len(reports) > 1
+
+
 async def test_a_refused_route_is_a_closed_door(door: Door) -> None:
     async with open_ingress(door.ingress):
         with pytest.raises(DoorClosed, match="not this one"):
@@ -126,6 +159,14 @@ async def test_a_program_that_ends_at_once_is_one_clear_error(tmp_path: Path) ->
     with socket.create_server(("127.0.0.1", 0)) as listener:
         ingress = Ingress(DoorPlan(program, listener, tmp_path, {}), lambda _: None)
         with pytest.raises(StartupError, match=r"ingress .*status 7"):
+            async with open_ingress(ingress):
+                pass
+
+
+async def test_a_program_that_is_not_there_is_one_clear_error(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ingress = Ingress(DoorPlan(tmp_path / "nothing", listener, tmp_path, {}), lambda _: None)
+        with pytest.raises(StartupError, match="ingress cannot be started: No such file"):
             async with open_ingress(ingress):
                 pass
 
