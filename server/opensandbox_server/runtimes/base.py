@@ -151,6 +151,11 @@ class Runtime(abc.ABC):
         """Look at the host without changing it. Works before prepare and for any user."""
         return ()
 
+    @property
+    def trouble(self) -> str:
+        """Why nothing can be started right now; empty while all is well. Readiness asks for it."""
+        return ""
+
     @abc.abstractmethod
     async def prepare(self) -> None:
         """Make the runtime ready, and ahead what is slow. Raises RuntimeUnavailable."""

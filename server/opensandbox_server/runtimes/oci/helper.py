@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import socket
 import sys
@@ -23,6 +24,8 @@ from opensandbox_server.runtimes.base import (
 from opensandbox_server.runtimes.oci import wire
 from opensandbox_server.runtimes.oci.runner import SEARCH_PATH
 from opensandbox_server.spawn import Child, spawn
+
+log = logging.getLogger(__name__)
 
 READY_SECONDS = 60.0
 """How long the launcher may take to find sandboxes again and make its bridge."""
@@ -52,26 +55,31 @@ class Helper:
 
     async def open(self, setup: wire.Setup) -> None:
         """Start the process and wait until it is ready. Raises RuntimeUnavailable."""
-        ours, theirs = socket.socketpair()
+        try:
+            self._spawn()
+            await self._send(asdict(setup), ())
+            first = await asyncio.wait_for(self._first_word(), READY_SECONDS)
+            if "error" in first:
+                raise RuntimeUnavailable(str(first["error"]))
+        except (EOFError, OSError, HelperGone) as fault:
+            await self._end()
+            why = f": {fault.strerror}" if isinstance(fault, OSError) and fault.strerror else ""
+            raise RuntimeUnavailable(
+                f"the launcher of the embedded runtime did not start{why}"
+            ) from fault
+        except BaseException:
+            await self._end()
+            raise
+        self._reader = asyncio.create_task(self._listen(), name="oci launcher")
+
+    def _spawn(self) -> None:
+        self._channel, theirs = socket.socketpair()
+        self._channel.setblocking(False)
         with theirs:
             # stderr is ours: what it says there is an error of our own making.
             self._child = spawn(
                 _command(), _environment(), fds={3: theirs.fileno()}, has_own_session=True
             )
-        ours.setblocking(False)
-        self._channel = ours
-        await self._send(asdict(setup), ())
-        try:
-            first = await asyncio.wait_for(self._first_word(), READY_SECONDS)
-        except (EOFError, TimeoutError) as fault:
-            await self._end()
-            raise RuntimeUnavailable(
-                "the launcher of the embedded runtime did not start"
-            ) from fault
-        if "error" in first:
-            await self._end()
-            raise RuntimeUnavailable(str(first["error"]))
-        self._reader = asyncio.create_task(self._listen(), name="oci launcher")
 
     async def _first_word(self) -> dict[str, Any]:
         """Return whether it is ready; a sandbox it found again may end even before that."""
@@ -115,8 +123,11 @@ class Helper:
             while True:
                 self._take(await self._receive())
         except (EOFError, OSError):
-            self._fail_all()
-            self._gone()
+            pass
+        except Exception:  # what it says cannot be understood, so it is of no use
+            log.exception("the launcher of the embedded runtime is replaced")
+        self._fail_all()
+        self._gone()
 
     def _take(self, message: dict[str, Any]) -> None:
         if "event" in message:

@@ -347,9 +347,9 @@ class Instances:
         Path(record.socket).unlink(missing_ok=True)
 
     def _note_end(self, member: Member, code: int | None, reason: str) -> None:
-        member.record.has_ended = True
-        member.record.exit_code, member.record.reason = code, reason
-        write_record(member.directory, member.record)
+        member.record.has_ended, member.record.exit_code, member.record.reason = True, code, reason
+        with contextlib.suppress(OSError):  # no room: the next launcher sees that it has ended
+            write_record(member.directory, member.record)
 
     def _is_member(self, pid: int) -> bool:
         return any(member.record.pid == pid for member in list(self._members.values()))

@@ -17,6 +17,7 @@ import signal
 import socket
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import IPv4Network
@@ -67,7 +68,7 @@ class Launcher:
         program = None
         if runner.takes_compiled_seccomp:
             program = seccomp.compiled(Path(setup.data_dir) / "cache")
-        nest = Nest()
+        self._nest = nest = Nest()
         self._undo.callback(nest.close)
         stage.open(Path(setup.execd), sandboxes)
         network = self._open_network()
@@ -92,10 +93,16 @@ class Launcher:
         self._undo.callback(slots.close)
 
     def serve(self) -> None:
-        """Answer until the server is gone."""
+        """Answer until the server is gone, or something that cannot be made again here."""
+        for pool in (self._starts, self._others):
+            start_threads(pool)
         self._selector.register(self._channel, selectors.EVENT_READ)
+        self._selector.register(self._nest.pidfd, selectors.EVENT_READ)
         while True:
             for key, _ in self._selector.select():
+                if key.fd == self._nest.pidfd:
+                    print("the process that makes namespaces is gone", file=sys.stderr, flush=True)
+                    return
                 if key.data is not None:
                     self._selector.unregister(key.fd)
                     self._others.submit(self._tell_end, key.fd, key.data)
@@ -143,14 +150,21 @@ class Launcher:
         self._selector.register(pidfd, selectors.EVENT_READ, name)
 
     def _tell_end(self, pidfd: int, name: str) -> None:
-        if (ended := self.instances.ended(name)) is not None:
+        try:
+            ended = self.instances.ended(name)
+        except Exception:  # noqa: BLE001  # its end is news, whatever is left of it
+            traceback.print_exc()
+            told = (each for each in self.instances.all() if each["id"] == name)
+            ended = next((each for each in told if each["state"] == "exited"), None)
+        finally:
+            os.close(pidfd)
+        if ended is not None:
             self._send({"event": ended})
-        os.close(pidfd)
 
     def _dispatch(self, request: dict[str, Any], descriptors: list[int]) -> None:
         verb = request["verb"]
         pool = self._starts if verb == "start" else self._others
-        pool.submit(self._answer, request["seq"], self._work(verb, request, descriptors))
+        pool.submit(self._answer, request, descriptors)
 
     def _work(
         self, verb: str, request: dict[str, Any], descriptors: list[int]
@@ -176,8 +190,10 @@ class Launcher:
             os.close(listener)
             os.close(token)
 
-    def _answer(self, seq: int, work: Callable[[], Any]) -> None:
+    def _answer(self, request: dict[str, Any], descriptors: list[int]) -> None:
+        seq = request["seq"]
         try:
+            work = self._work(request["verb"], request, descriptors)
             answer = {"seq": seq, "result": work()}
         except Exception as fault:  # noqa: BLE001  # the server is told
             kind = _KINDS.get(type(fault), "failed")
@@ -187,6 +203,14 @@ class Launcher:
     def _send(self, message: dict[str, Any]) -> None:
         with self._sending, contextlib.suppress(BrokenPipeError):
             wire.send(self._channel, message)
+
+
+def start_threads(pool: ThreadPoolExecutor) -> None:
+    """Start every thread of a pool now: later there may be none to be had, and no answer then."""
+    size = pool._max_workers  # it has no public name
+    together = threading.Barrier(size)  # so that none is idle when the next is asked for
+    for _ in range(size):
+        pool.submit(together.wait)
 
 
 def _set_inherited_limits() -> None:

@@ -30,6 +30,8 @@ class Nest:
             _serve(theirs)
         theirs.close()
         self._socket = ours
+        self.pidfd = os.pidfd_open(self._pid)
+        """Readable once it is gone. Another cannot be forked from a program with threads."""
 
     def make(self, first_id: int) -> tuple[int, int]:
         """Return descriptors of a user namespace and of a network namespace that it owns.
@@ -47,6 +49,7 @@ class Nest:
     def close(self) -> None:
         """End the process."""
         self._socket.close()
+        os.close(self.pidfd)
         os.waitpid(self._pid, 0)
 
 

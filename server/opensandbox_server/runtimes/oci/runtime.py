@@ -42,6 +42,7 @@ from opensandbox_server.runtimes.oci.doctor import examine
 from opensandbox_server.runtimes.oci.helper import Helper, HelperGone
 from opensandbox_server.runtimes.oci.options import OCIOptions, read_options
 from opensandbox_server.runtimes.oci.runner import find_runner
+from opensandbox_server.supervision import growing_pauses
 
 log = logging.getLogger(__name__)
 
@@ -50,8 +51,6 @@ END_SECONDS = 5.0
 LOG_BYTES = 256 * 1024
 """How much of the entrypoint's output inspect shows."""
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
-RESTART_SECONDS = 1.0
-"""Between two attempts to start a launcher that ended."""
 REPLACED_SECONDS = 30.0
 """How long a request waits for the launcher that replaces one that ended."""
 
@@ -71,6 +70,7 @@ class OCIRuntime(Runtime):
         self._helper: Helper | None = None
         self._watchers: set[asyncio.Queue[RuntimeEvent]] = set()
         self._ends: dict[str, asyncio.Future[dict[str, Any]]] = {}
+        self._told: set[str] = set()  # whose end is no longer news
         self._restarting: asyncio.Task[None] | None = None
         self._undoing: set[asyncio.Task[None]] = set()
 
@@ -143,6 +143,7 @@ class OCIRuntime(Runtime):
     async def stop(self, instance_id: str) -> None:
         """End a sandbox and remove everything of it."""
         await self._ask("stop", id=instance_id)
+        self._told.discard(instance_id)
         (self._sockets / f"{instance_id}.sock").unlink(missing_ok=True)
 
     async def pause(self, instance_id: str) -> None:
@@ -162,10 +163,18 @@ class OCIRuntime(Runtime):
         found = await self._ask("inspect", id=instance_id, log_bytes=LOG_BYTES)
         return Inspection(to_instance(found), found["logs"], found["details"])
 
-    async def watch(self) -> AsyncIterator[RuntimeEvent]:
+    def watch(self) -> AsyncIterator[RuntimeEvent]:
         """Tell of sandboxes that end by themselves."""
         queue: asyncio.Queue[RuntimeEvent] = asyncio.Queue()
         self._watchers.add(queue)
+        return self._drain(queue)
+
+    @property
+    def trouble(self) -> str:
+        """Say so while no launcher is there to be asked."""
+        return "" if self._helper else "the launcher is being restarted"
+
+    async def _drain(self, queue: asyncio.Queue[RuntimeEvent]) -> AsyncIterator[RuntimeEvent]:
         try:
             while True:
                 yield await queue.get()
@@ -279,6 +288,9 @@ class OCIRuntime(Runtime):
             if not starting.done():
                 starting.set_result(described)
             return  # nobody knows it yet
+        if described["id"] in self._told:
+            return
+        self._told.add(described["id"])
         for queue in self._watchers:
             queue.put_nowait(RuntimeEvent(to_instance(described)))
 
@@ -290,14 +302,24 @@ class OCIRuntime(Runtime):
     async def _open_again(self, former: Helper | None) -> None:
         if former:
             await former.close()
-        while self._helper is None:
-            try:
-                await self._open_helper()
-            except RuntimeUnavailable:
-                await asyncio.sleep(RESTART_SECONDS)
-        for described in await self._ask("all"):
-            if described["state"] == "exited":
-                self._tell(described)
+        pauses = growing_pauses()
+        while not await self._is_open_again():
+            await asyncio.sleep(next(pauses))
+
+    async def _is_open_again(self) -> bool:
+        """Try to open a launcher, and tell of what ended while there was none."""
+        try:
+            await self._open_helper()
+            ended = [each for each in await self._ask("all") if each["state"] == "exited"]
+        except HelperGone:
+            return True  # it has ended already, and its end began another restart
+        except Exception as fault:  # said here, and tried again
+            trace = None if isinstance(fault, RuntimeFault) else fault
+            log.error("the launcher cannot be restarted yet: %s", fault, exc_info=trace)
+            return False
+        for described in ended:
+            self._tell(described)
+        return True
 
 
 def cgroup_parent(data_dir: Path) -> str:

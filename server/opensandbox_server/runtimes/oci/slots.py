@@ -161,7 +161,7 @@ class Slots:
         now = time.monotonic()
         if now >= self._next_upkeep:
             self._next_upkeep = now + UPKEEP_SECONDS
-            with contextlib.suppress(NetworkFault):  # the next start or upkeep meets it again
+            with contextlib.suppress(Exception):  # the next start or upkeep meets it again
                 self._network.keep_up()
 
     def _make(self, index: int) -> Slot:

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""News of sandboxes that ended: from the call of watch on, each once, with any launcher."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import resource
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from opensandbox_server.programs import find_program
+from opensandbox_server.runtimes.base import (
+    InstanceState,
+    Runtime,
+    RuntimeEvent,
+    RuntimeHome,
+    SandboxSpec,
+)
+from opensandbox_server.runtimes.fake import FakeRuntime
+from opensandbox_server.runtimes.oci.runtime import OCIRuntime
+
+pytestmark = pytest.mark.anyio
+SECONDS = 30
+SLEEP = ("sleep", "infinity")
+
+
+@contextlib.asynccontextmanager
+async def opened(kind: type[FakeRuntime | OCIRuntime], data: Path) -> AsyncIterator[Runtime]:
+    (data / "run").mkdir(parents=True)
+    options = {"slots_ahead": 1} if kind is OCIRuntime else {}
+    runtime = kind(RuntimeHome(data, data / "run", find_program("execd"), None, options))
+    await runtime.prepare()
+    try:
+        yield runtime
+    finally:
+        for instance in await runtime.instances():
+            await runtime.stop(instance.id)
+        await runtime.close()
+
+
+@pytest.fixture(params=[FakeRuntime, OCIRuntime])
+def kind(request: pytest.FixtureRequest) -> type[FakeRuntime | OCIRuntime]:
+    """Each of the runtimes that come with the server."""
+    if request.param is OCIRuntime:
+        request.getfixturevalue("network")
+    chosen: type[FakeRuntime | OCIRuntime] = request.param
+    return chosen
+
+
+@pytest.fixture
+async def runtime(kind: type[FakeRuntime | OCIRuntime], tmp_path: Path) -> AsyncIterator[Runtime]:
+    """One of them, ready."""
+    async with opened(kind, tmp_path / "home") as ready:
+        yield ready
+
+
+@pytest.fixture
+async def oci(network: int, tmp_path: Path) -> AsyncIterator[OCIRuntime]:
+    """The embedded runtime."""
+    assert network >= 0
+    async with opened(OCIRuntime, tmp_path / "home") as ready:
+        assert isinstance(ready, OCIRuntime)
+        yield ready
+
+
+async def start(runtime: Runtime, name: str, entrypoint: tuple[str, ...] = SLEEP) -> None:
+    await runtime.start(SandboxSpec(name, "host", entrypoint, execd_token="t"))  # noqa: S106
+
+
+async def until(is_true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(SECONDS):
+        while not is_true():
+            await asyncio.sleep(0.01)
+
+
+async def until_exited(runtime: Runtime, name: str) -> None:
+    async with asyncio.timeout(SECONDS):
+        while (await runtime.inspect(name)).instance.state is not InstanceState.EXITED:
+            await asyncio.sleep(0.01)
+
+
+async def next_end(events: AsyncIterator[RuntimeEvent]) -> tuple[str, int | None]:
+    async with asyncio.timeout(SECONDS):
+        instance = (await anext(events)).instance
+    assert instance.state is InstanceState.EXITED
+    return instance.id, instance.exit_code
+
+
+def kill_launcher(runtime: OCIRuntime) -> None:
+    assert runtime._helper
+    assert runtime._helper._child
+    runtime._helper._child.send(signal.SIGKILL)
+
+
+def kill_sandbox(data: Path, name: str) -> None:
+    record = json.loads((data / "sandboxes" / name / "state.json").read_text())
+    pidfd = os.pidfd_open(record["pid"])
+    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    os.close(pidfd)
+
+
+@contextlib.contextmanager
+def no_more_descriptors() -> Iterator[None]:
+    """Let this process open no further file, for a while."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_what_ends_after_the_call_of_watch_is_told_whenever_somebody_listens(
+    runtime: Runtime,
+) -> None:
+    events = runtime.watch()
+    await start(runtime, "short", ("sh", "-c", "sleep 0.1; exit 3"))
+    await until_exited(runtime, "short")
+    assert await next_end(events) == ("short", 3)
+
+
+async def test_an_end_is_told_once_also_when_the_launcher_is_replaced(
+    oci: OCIRuntime,
+) -> None:
+    events, former = oci.watch(), oci._helper
+    await start(oci, "first", ("sh", "-c", "sleep 0.1; exit 3"))
+    assert await next_end(events) == ("first", 3)
+    kill_launcher(oci)
+    await until(lambda: oci._helper not in (None, former))
+    await start(oci, "second", ("sh", "-c", "sleep 0.1; exit 4"))
+    assert await next_end(events) == ("second", 4)
+
+
+async def test_what_ends_while_there_is_no_launcher_is_told_by_the_next_one(
+    oci: OCIRuntime, tmp_path: Path
+) -> None:
+    events = oci.watch()
+    await start(oci, "unseen")
+    kill_launcher(oci)
+    kill_sandbox(tmp_path / "home", "unseen")
+    assert await next_end(events) == ("unseen", None)
+
+
+async def test_a_launcher_that_cannot_be_started_now_is_started_later(
+    oci: OCIRuntime, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.ERROR)
+    await start(oci, "stays")
+    with no_more_descriptors():
+        kill_launcher(oci)
+        await until(lambda: "Too many open files" in caplog.text)
+        assert oci.trouble
+    async with asyncio.timeout(SECONDS):
+        assert [each.id for each in await oci.instances()] == ["stays"]
+    assert not oci.trouble
+    await start(oci, "another")
+
+
+async def test_a_launcher_that_lost_the_maker_of_namespaces_makes_room_for_the_next(
+    oci: OCIRuntime,
+) -> None:
+    await start(oci, "stays")
+    former = oci._helper
+    assert former
+    assert former._child
+    os.kill(maker_of_namespaces(former._child.pid), signal.SIGKILL)
+    await until(lambda: oci._helper not in (None, former))
+    await start(oci, "another")
+    await start(oci, "more-than-are-made-ahead")
+    assert len(await oci.instances()) == 3
+
+
+def maker_of_namespaces(launcher: int) -> int:
+    """Find the child of the launcher that is a copy of it."""
+    own = Path(f"/proc/{launcher}/cmdline").read_bytes()
+    children = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
+    (found,) = [pid for pid in children if Path(f"/proc/{pid}/cmdline").read_bytes() == own]
+    return int(found)
