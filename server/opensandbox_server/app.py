@@ -38,7 +38,8 @@ def build_app(
             sandboxes = app.state.sandboxes = Sandboxes(settings, runtime, store, routes)
             events = runtime.watch()  # before looking, so that nothing happens unseen in between
             await sandboxes.reconcile()
-            caring = asyncio.create_task(sandboxes.run(events), name="sandboxes")
+            caring = asyncio.create_task(sandboxes.run(events), name="the care of sandboxes")
+            app.state.caring = caring
             try:
                 yield
             finally:

@@ -3,7 +3,8 @@
 
 OpenSandboxError                 everything below
 ├─ StartupError                  the server cannot start; the message is all an operator sees
-│  └─ SettingsError              a config file, key and reason
+│  ├─ SettingsError              a config file, key and reason
+│  └─ PartEnded                  the server ends: it cannot be without something that has ended
 └─ RequestRefused                an answer: code and status for programs, message for people
    ├─ MissingKey · WrongKey                                                           401
    ├─ InvalidParameter · InvalidMetadata · InvalidMetadataFilter · InvalidPort        400
@@ -18,7 +19,7 @@ OpenSandboxError                 everything below
    ├─ ImageUnavailable · StartFault · PauseFault · ResumeFault · DeleteFault          500
    ├─ QueryFault · StoreFault · Unexpected                                            500
    ├─ NotBuilt: SnapshotsNotBuilt · TemplatesNotBuilt · PoolsNotBuilt                 501
-   └─ RuntimeDown · DoorClosed                                                        503
+   └─ RuntimeDown · DoorClosed · NotReady                                             503
 
 A code that begins with `*::` gets the name of the runtime in its place: `OCI::SANDBOX_NOT_FOUND`.
 """
@@ -38,6 +39,10 @@ class StartupError(OpenSandboxError):
 
 class SettingsError(StartupError):
     """A config file, a key and why its value is refused; one line for each."""
+
+
+class PartEnded(StartupError):
+    """Something without which the server is of no use has ended; sandboxes run on."""
 
 
 class RequestRefused(OpenSandboxError):
@@ -266,3 +271,9 @@ class DoorClosed(RequestRefused):
     """Ingress does not take routes right now."""
 
     code, status = "SANDBOX::INGRESS_UNAVAILABLE", 503
+
+
+class NotReady(RequestRefused):
+    """Something of the server does not work right now; the message names it."""
+
+    code, status = "SERVER::NOT_READY", 503

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 
 log = logging.getLogger(__name__)
 
-RETRY_SECONDS = 30.0
+RETRY_SECONDS = 5.0
 """How long after a failed end it is tried again."""
 
 LONGEST_SLEEP_SECONDS = 3600.0
@@ -96,3 +96,6 @@ class Expiry:
         except Exception:
             log.exception("sandbox %s could not be ended at its time", sandbox_id)
             self.set(sandbox_id, self._clock() + RETRY_SECONDS)
+        except asyncio.CancelledError:
+            self.set(sandbox_id, self._clock())  # whoever runs this again ends it
+            raise

@@ -18,6 +18,7 @@ from opensandbox_server.admission import admit, renew_seconds
 from opensandbox_server.expiry import RETRY_SECONDS, Expiry
 from opensandbox_server.ingress import Routes
 from opensandbox_server.metadata import patch_metadata
+from opensandbox_server.notes import Notes
 from opensandbox_server.reconcile import Adopt, End, Mourn, Remove, plan
 from opensandbox_server.repeats import Repeats
 from opensandbox_server.runtime_faults import faults_of_runtime
@@ -26,6 +27,7 @@ from opensandbox_server.sandbox import Sandbox
 from opensandbox_server.settings import Settings
 from opensandbox_server.states import Status
 from opensandbox_server.store import Event, Repeat, Store
+from opensandbox_server.supervision import Supervised
 from opensandbox_server.timing import Timing
 from opensandbox_server.wanted import Wanted
 
@@ -33,9 +35,6 @@ log = logging.getLogger(__name__)
 
 CLEANUPS_AT_ONCE = 8
 """Sandboxes ended side by side after a restart."""
-
-LOOK_AGAIN_SECONDS = 1.0
-"""Pause before a runtime whose events broke off is watched again."""
 
 
 class Sandboxes:
@@ -51,8 +50,19 @@ class Sandboxes:
         self._routes = routes
         self._all: dict[str, Sandbox] = {}
         self._repeats = Repeats(store)
+        self._notes = Notes(store)
         self._expiry = Expiry(self.expire)
-        self._traffic: asyncio.Queue[str] = asyncio.Queue()
+        self._used: dict[str, None] = {}  # whom traffic may give a longer life, in order
+        self._was_used = asyncio.Event()
+        self._events: AsyncIterator[base.RuntimeEvent] | None = None
+        self._has_looked = True  # nothing can have been missed since the events began
+        self._tasks = [
+            Supervised("expiry", self._expiry.run),
+            Supervised("renewal by traffic", self._renew_by_traffic),
+            Supervised("the watch of the runtime", self._watch),
+            Supervised("late notes", self._notes.catch_up),
+            Supervised("the store", store.recover),
+        ]
 
     # What clients ask for.
 
@@ -120,7 +130,7 @@ class Sandboxes:
                 with faults_of_runtime(errors.PauseFault):
                     await self._runtime.pause(sandbox_id)
                 self._see_state(sandbox, base.InstanceState.PAUSED)
-            await self._store.note(sandbox_id, "Paused")
+            await self._notes.note(sandbox_id, "Paused")
 
     async def resume(self, sandbox_id: str) -> None:
         """Thaw it; requests pass again when this returns."""
@@ -132,7 +142,7 @@ class Sandboxes:
                     await self._runtime.resume(sandbox_id)
                 await self._routes.put(sandbox.route(is_paused=False))
                 self._see_state(sandbox, base.InstanceState.RUNNING)
-            await self._store.note(sandbox_id, "Resumed")
+            await self._notes.note(sandbox_id, "Resumed")
 
     async def inspect(self, sandbox_id: str) -> base.Inspection:
         """Return what the runtime knows of it, with its logs."""
@@ -169,11 +179,19 @@ class Sandboxes:
                         cleanups.create_task(self._remove(instance.id, limit))
 
     async def run(self, events: AsyncIterator[base.RuntimeEvent]) -> None:
-        """Keep expiry, renewal by traffic and the runtime's events going until cancelled."""
+        """Keep everything that happens by itself going until cancelled."""
+        self._events = events
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._expiry.run(), name="expiry")
-            tasks.create_task(self._renew_by_traffic(), name="renew by traffic")
-            tasks.create_task(self._watch(events), name="watch")
+            for each in self._tasks:
+                tasks.create_task(each.run(), name=each.name)
+
+    @property
+    def down(self) -> Sequence[str]:
+        """Name what does not work right now."""
+        found = [] if self._routes.is_open else ["ingress"]
+        found += ["runtime"] if self._runtime.trouble else []
+        found += ["store"] if self._store.trouble else []
+        return found + [each.name for each in self._tasks if each.is_down]
 
     async def end_all(self) -> None:
         """End every sandbox, some at a time."""
@@ -194,7 +212,8 @@ class Sandboxes:
         """Hear from ingress which sandboxes were used."""
         if self._settings.renew_intent.enabled:
             for sandbox_id in activity:
-                self._traffic.put_nowait(sandbox_id)
+                self._used[sandbox_id] = None
+            self._was_used.set()
 
     # How it is done.
 
@@ -277,31 +296,33 @@ class Sandboxes:
             await self._routes.put(sandbox.route(is_paused=is_paused))
         await self._want(sandbox, replace(wanted, has_answered=True), "Adopted")
 
-    async def _watch(self, events: AsyncIterator[base.RuntimeEvent]) -> None:
+    async def _watch(self) -> None:
+        """Take the runtime's events until they end. After that, and after a fault, call again."""
+        if self._events is None:
+            self._events, self._has_looked = self._runtime.watch(), False
+        if not self._has_looked:
+            await self._look_again()
+            self._has_looked = True
         while True:
             try:
-                async for event in events:
-                    await self._saw(event.instance)
-                log.warning("the events of the runtime ended; watching again")
-            except base.RuntimeFault:
-                log.exception("the runtime cannot be watched; trying again")
-            await asyncio.sleep(LOOK_AGAIN_SECONDS)
-            events = self._runtime.watch()
-            await self._look_again()
+                event = await anext(self._events, None)
+            except Exception:
+                self._events = None
+                raise
+            if event is None:
+                self._events = None
+                return
+            await self._saw(event.instance)
 
     async def _look_again(self) -> None:
         """Catch up on what happened while nobody watched."""
         present = set(self._all)
-        try:
-            seen = {instance.id: instance for instance in await self._runtime.instances()}
-        except base.RuntimeFault:
-            log.exception("the runtime cannot be asked what runs")
-            return
+        seen = {instance.id: instance for instance in await self._runtime.instances()}
         for sandbox_id in present:
-            if sandbox_id in seen:
-                await self._saw(seen[sandbox_id])
-            else:
+            if sandbox_id not in seen:
                 await self._missed(sandbox_id)
+            elif seen[sandbox_id].state == base.InstanceState.EXITED:
+                await self._saw(seen[sandbox_id])
 
     async def _missed(self, sandbox_id: str) -> None:
         with contextlib.suppress(errors.SandboxNotFound):
@@ -317,14 +338,23 @@ class Sandboxes:
                 if instance.state == base.InstanceState.EXITED and sandbox.status.state != before:
                     with contextlib.suppress(errors.DoorClosed):
                         await self._routes.delete(instance.id)
-                    await self._store.note(instance.id, "Exited", sandbox.status.message)
+                    await self._notes.note(instance.id, "Exited", sandbox.status.message)
 
     async def _renew_by_traffic(self) -> None:
         while True:
-            sandbox_id = await self._traffic.get()
-            with contextlib.suppress(errors.RequestRefused):
+            while not self._used:
+                self._was_used.clear()
+                await self._was_used.wait()
+            sandbox_id = next(iter(self._used))
+            del self._used[sandbox_id]
+            try:
                 async with self._hold(sandbox_id) as sandbox:
                     await self._renew_if_asked(sandbox)
+            except errors.SandboxNotFound:
+                continue
+            except errors.StoreFault:
+                self._used[sandbox_id] = None  # it was used, and lives on once that can be stored
+                raise
 
     async def _renew_if_asked(self, sandbox: Sandbox) -> None:
         extend, now = renew_seconds(sandbox.wanted.extensions), datetime.now(UTC)
@@ -334,9 +364,9 @@ class Sandboxes:
         )
         if not extend or not present or not is_due or sandbox.status.state != SandboxState.RUNNING:
             return
-        sandbox.renewed_at = time.time()
         if (later := now + timedelta(seconds=extend)) > present:
             await self._renew(sandbox, later)
+        sandbox.renewed_at = time.time()
 
     async def _renew(self, sandbox: Sandbox, expires_at: datetime) -> None:
         until = expires_at.isoformat()

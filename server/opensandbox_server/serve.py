@@ -23,7 +23,7 @@ from fastapi import FastAPI
 from opensandbox_server.app import build_app
 from opensandbox_server.datadir import DataDir, open_data_dir, read_or_make_secret
 from opensandbox_server.endpoints import Endpoints, Signer
-from opensandbox_server.errors import StartupError
+from opensandbox_server.errors import PartEnded, StartupError
 from opensandbox_server.full_disk import explain, is_full
 from opensandbox_server.ingress import API_SOCKET, DoorPlan, Ingress, open_ingress
 from opensandbox_server.keys import ApiKeys
@@ -100,12 +100,12 @@ class _Run:
         ended = _end_signals()
         with _startup_faults():
             async with app.router.lifespan_context(app):
-                async with self._answering(app) as answering, open_ingress(ingress):
+                async with self._answering(app) as answering, open_ingress(ingress) as door:
                     self._greet()
                     gc.freeze()  # what exists by now stays; looking through it stalls the loop
                     run_before_others()
                     async with watch_stalls():
-                        await _first(ended, answering)
+                        await _until(ended, answering, door, app.state.caring)
                     log.info("stopping; sandboxes %s", "end" if self.stops_sandboxes else "run on")
                 if self.stops_sandboxes:
                     await app.state.sandboxes.end_all()
@@ -279,12 +279,16 @@ def _end_signals() -> asyncio.Event:
     return ended
 
 
-async def _first(ended: asyncio.Event, answering: asyncio.Task[None]) -> None:
+async def _until(ended: asyncio.Event, *parts: asyncio.Task[Any]) -> None:
+    """Wait for a signal. Raises PartEnded when one of the parts ends before it."""
     waiting = asyncio.create_task(ended.wait(), name="wait for a signal")
     try:
-        await asyncio.wait({waiting, answering}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({waiting, *parts}, return_when=asyncio.FIRST_COMPLETED)
     finally:
         waiting.cancel()
+    if not ended.is_set():
+        gone = ", ".join(part.get_name() for part in parts if part.done())
+        raise PartEnded(f"{gone} ended, so the server ends; sandboxes run on")
 
 
 @contextlib.contextmanager

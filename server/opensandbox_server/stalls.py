@@ -11,6 +11,8 @@ import os
 import time
 from collections.abc import AsyncIterator
 
+from opensandbox_server.supervision import Supervised
+
 log = logging.getLogger(__name__)
 
 VARIABLE = "OPENSANDBOX_WATCH_STALLS"
@@ -31,7 +33,7 @@ async def watch_stalls() -> AsyncIterator[None]:
         yield
         return
     stalls: list[Stall] = [(0.0, 0.0)] * KEPT
-    looking = asyncio.create_task(_look(stalls), name="stalls")
+    looking = asyncio.create_task(Supervised("stalls", lambda: _look(stalls)).run(), name="stalls")
     try:
         yield
     finally:

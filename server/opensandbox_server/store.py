@@ -69,6 +69,9 @@ class Store:
         self._connection = connection
         self._thread = thread
         self._seen_keys = seen_keys
+        self._has_failed = asyncio.Event()
+        self.trouble = ""
+        """Why a transaction failed; empty once writing works again."""
 
     async def sandboxes(self) -> Sequence[Wanted]:
         """Return everything wanted."""
@@ -101,9 +104,17 @@ class Store:
 
         await self._do(write)
 
-    async def note(self, sandbox_id: str, kind: str, message: str = "") -> None:
-        """Remember something that happened and changed nothing that is wanted."""
-        await self._do(lambda db: _note(db, sandbox_id, Event(time.time(), kind, message)))
+    async def note(
+        self, sandbox_id: str, kind: str, message: str = "", at: float | None = None
+    ) -> None:
+        """Remember something that happened; nothing is noted of a sandbox that is gone."""
+        event = Event(time.time() if at is None else at, kind, message)
+
+        def write(db: sqlite3.Connection) -> None:
+            if db.execute("SELECT 1 FROM sandboxes WHERE id = ?", (sandbox_id,)).fetchone():
+                _note(db, sandbox_id, event)
+
+        await self._do(write)
 
     async def delete(self, sandbox_id: str, *, frees_key: bool = False) -> None:
         """Forget a sandbox; with frees_key also that its idempotency key was ever used."""
@@ -138,7 +149,23 @@ class Store:
             with _store_faults(), self._connection:
                 return work(self._connection)
 
-        return await asyncio.get_running_loop().run_in_executor(self._thread, transact)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, transact)
+        except StoreFault as fault:
+            self.trouble = str(fault)
+            self._has_failed.set()
+            raise
+
+    async def recover(self) -> None:
+        """Write something after a failure, to learn when that works again; until cancelled.
+
+        Raises StoreFault while it does not; then call again.
+        """
+        while True:
+            await self._has_failed.wait()
+            self._has_failed.clear()
+            await self._do(lambda db: db.execute(f"PRAGMA user_version = {VERSION}"))
+            self.trouble = ""
 
 
 @contextlib.asynccontextmanager

@@ -47,6 +47,11 @@ class RememberedRoutes:
     told: list[str] = field(default_factory=list)
     is_closed: bool = False
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the test has left it open."""
+        return not self.is_closed
+
     async def put(self, route: Route) -> None:
         """Remember a route."""
         if self.is_closed:

@@ -30,6 +30,7 @@ MODELS: dict[str, type[WireModel]] = {
     "Error": models.ErrorBody,
     "Expiration": models.RenewExpirationRequest,
     "Health": models.Health,
+    "Readiness": models.Readiness,
     "Hook": models.LifecycleHook,
     "Hooks": models.SandboxLifecycle,
     "Image": models.SandboxImageSpec,
@@ -99,7 +100,7 @@ def test_a_wire_type_has_the_fields_of_its_schema(name: str) -> None:
     schema = SCHEMAS[name]
     assert set(fields) == set(schema["properties"])
     required = {alias for alias, info in fields.items() if info.is_required()}
-    assert name == "Health" or required == set(schema.get("required", []))
+    assert name in {"Health", "Readiness"} or required == set(schema.get("required", []))
     assert (schema.get("additionalProperties") is False) == (
         model.model_config.get("extra") == "forbid"
     )

@@ -25,7 +25,7 @@ REQUEST_ID_HEADER = "X-Request-ID"
 LONGEST_REQUEST_ID = 200
 LONGEST_BODY = 1024 * 1024
 TOO_LONG = f"The body is longer than {LONGEST_BODY} bytes."
-OPEN_PATHS = frozenset({"/health", "/version", "/docs", "/redoc", "/openapi.json"})
+OPEN_PATHS = frozenset({"/health", "/ready", "/version", "/docs", "/redoc", "/openapi.json"})
 
 
 class RequestIds:

@@ -14,6 +14,8 @@ from opensandbox_server.errors import (
     BodyTooLarge,
     InvalidParameter,
     MethodNotAllowed,
+    NotBuilt,
+    NotReady,
     RequestRefused,
     RouteNotFound,
     Unexpected,
@@ -43,7 +45,7 @@ async def answer_fault(request: Request, fault: Exception) -> JSONResponse:
 def _as_refusal(request: Request, fault: Exception) -> RequestRefused:
     match fault:
         case RequestRefused():
-            if fault.status >= 500 and fault.status != 501:
+            if fault.status >= 500 and not isinstance(fault, NotBuilt | NotReady):
                 log.warning("request %s: %s", request.state.request_id, fault, exc_info=fault)
             return fault
         case HTTPException(status_code=404):

@@ -5,8 +5,10 @@ import logging
 
 from fastapi import APIRouter
 
-from opensandbox.models import ClientMetricsEvent, Health, ServerVersion
+from opensandbox.models import ClientMetricsEvent, Health, Readiness, ServerVersion
 from opensandbox_server._version import __version__
+from opensandbox_server.api.depends import All
+from opensandbox_server.errors import NotReady
 
 log = logging.getLogger(__name__)
 
@@ -18,6 +20,14 @@ versioned = APIRouter(tags=["server"])
 async def health() -> Health:
     """Answer."""
     return Health()
+
+
+@router.get("/ready")
+async def ready(sandboxes: All) -> Readiness:
+    """Say whether everything works, or what does not."""
+    if down := sandboxes.down:
+        raise NotReady(f"Down right now: {', '.join(down)}.")
+    return Readiness()
 
 
 @router.get("/version")

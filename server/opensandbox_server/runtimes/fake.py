@@ -221,8 +221,10 @@ class FakeRuntime(Runtime):
         instance_id = process.instance.id
 
         async def sweep(status: int | None) -> None:
-            await asyncio.to_thread(self._end_leftovers, instance_id)
-            self.exit(instance_id, status)
+            try:
+                await asyncio.to_thread(self._end_leftovers, instance_id)
+            finally:  # its end is news, whatever is left of it
+                self.exit(instance_id, status)
 
         def ended(status: int | None) -> None:
             sweeping = asyncio.ensure_future(sweep(status))

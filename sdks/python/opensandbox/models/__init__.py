@@ -17,6 +17,7 @@ from opensandbox.models.errors import (
     ClientMetricsEvent,
     ErrorBody,
     Health,
+    Readiness,
     ServerVersion,
 )
 from opensandbox.models.execd import (
@@ -210,6 +211,7 @@ __all__ = [
     "PaginationInfo",
     "PeriodicLifecycleHook",
     "PlatformSpec",
+    "Readiness",
     "RenewExpirationRequest",
     "RunCommandOpts",
     "SandboxAllocation",

@@ -21,6 +21,12 @@ class Health(WireModel):
     status: Literal["healthy"] = "healthy"
 
 
+class Readiness(WireModel):
+    """Everything of the server works."""
+
+    status: Literal["ready"] = "ready"
+
+
 class ServerVersion(WireModel):
     """The version of the server."""
 
