@@ -22,6 +22,21 @@ def small_disk(place: Path, size: str) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
+def reserving_disk(place: Path, size: str, percent: int) -> Iterator[Path]:
+    """Mount a small ext4 that keeps a part of itself for root."""
+    image = place.with_suffix(".image")
+    subprocess.run(["truncate", "-s", size, str(image)], check=True)
+    subprocess.run(["mkfs.ext4", "-q", "-m", str(percent), str(image)], check=True)
+    place.mkdir()
+    subprocess.run(["mount", "-o", "loop", str(image), str(place)], check=True)
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+        image.unlink()
+
+
+@contextlib.contextmanager
 def filled(disk: Path) -> Iterator[None]:
     """Leave no room on a disk, for a while."""
     file = disk / "everything.left"

@@ -250,9 +250,8 @@ class Instances:
         if not launch.has_network:
             self._need_slots().unplug(slot)
         rootfs.write_etc(directory, launch.hostname, address, nameserver)
-        root = rootfs.mount_rootfs(
-            launch.rootfs, str(tools.stage.sandboxes / launch.id), room, slot.userns
-        )
+        upper = str(tools.stage.sandboxes / launch.id)
+        root = rootfs.mount_rootfs(launch.rootfs, upper, room, slot.userns, slot.first_id)
         around = bundle.Surroundings(
             rootfs=str(root),
             execd=str(tools.stage.execd),

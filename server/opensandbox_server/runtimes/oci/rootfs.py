@@ -60,8 +60,11 @@ def write_etc(directory: Path, hostname: str, address: str | None, nameserver: s
         (directory / "upper" / "etc" / name).write_text(text)
 
 
-def mount_rootfs(image: str, directory: str, room: Path, userns: int) -> Path:
+def mount_rootfs(image: str, directory: str, room: Path, userns: int, first_id: int) -> Path:
     """Mount image below an upper in directory, at room/rootfs, and return that path.
+
+    An overlay writes as whoever mounts it. As root it would give a sandbox the blocks that ext4
+    reserves for root, and nobody could end it on a full disk; so it is mounted as its first id.
 
     The overlay is volatile: a sandbox's files need not survive a power failure, and unmounting must
     not wait until everything dirty on the disk is written.
@@ -75,16 +78,15 @@ def mount_rootfs(image: str, directory: str, room: Path, userns: int) -> Path:
         syscalls.attach(tree, str(lower))
     finally:
         os.close(tree)
-    overlay = syscalls.new_filesystem(
-        "overlay",
-        {
-            "source": "overlay",
-            "lowerdir": str(lower),
-            "upperdir": f"{directory}/upper",
-            "workdir": f"{directory}/work",
-            "volatile": None,
-        },
-    )
+    options: dict[str, str | int | None] = {
+        "source": "overlay",
+        "lowerdir": str(lower),
+        "upperdir": f"{directory}/upper",
+        "workdir": f"{directory}/work",
+        "volatile": None,
+    }
+    with syscalls.files_as(first_id):
+        overlay = syscalls.new_filesystem("overlay", options)
     try:
         syscalls.attach(overlay, str(root))
     finally:

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
+from collections.abc import Iterator
 
 AT_FDCWD = -100
 AT_EMPTY_PATH = 0x1000
@@ -72,6 +74,18 @@ def setns(namespace: int, kind: int) -> None:
 def prctl(option: int, value: int) -> None:
     """Set one property of the calling process."""
     _checked(_libc.prctl(ctypes.c_int(option), ctypes.c_ulong(value), 0, 0, 0), "prctl")
+
+
+@contextlib.contextmanager
+def files_as(owner: int) -> Iterator[None]:
+    """Let this thread deal with files as another user, and keep what root may do."""
+    prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP)  # or a change of user takes that away
+    _libc.setfsuid(ctypes.c_uint(owner))
+    try:
+        yield
+    finally:
+        _libc.setfsuid(ctypes.c_uint(0))
+        prctl(PR_SET_SECUREBITS, 0)
 
 
 def mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
