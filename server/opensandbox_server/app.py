@@ -17,6 +17,7 @@ from opensandbox_server._version import __version__
 from opensandbox_server.api.edge import Gate, RequestIds, Turnstile
 from opensandbox_server.api.faults import answer_fault
 from opensandbox_server.api.pages import own_names
+from opensandbox_server.ballast import Ballast
 from opensandbox_server.endpoints import Endpoints
 from opensandbox_server.errors import RequestRefused
 from opensandbox_server.ingress import Routes
@@ -28,13 +29,18 @@ from opensandbox_server.store import open_store
 
 
 def build_app(
-    settings: Settings, runtime: Runtime, routes: Routes, keys: ApiKeys, ways: Endpoints
+    settings: Settings,
+    runtime: Runtime,
+    routes: Routes,
+    keys: ApiKeys,
+    ways: Endpoints,
+    ballast: Ballast | None = None,
 ) -> FastAPI:
     """Put the server together. Its lifespan opens everything, reconciles, and closes in reverse."""
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with open_store(settings.store_path) as store, prepared(runtime):
+        async with open_store(settings.store_path, ballast) as store, prepared(runtime):
             sandboxes = app.state.sandboxes = Sandboxes(settings, runtime, store, routes)
             events = runtime.watch()  # before looking, so that nothing happens unseen in between
             await sandboxes.reconcile()

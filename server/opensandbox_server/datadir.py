@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from opensandbox_server.ballast import Ballast
 from opensandbox_server.errors import StartupError
 
 _MAY_BE_THERE = {"lost+found", "run", "images", "sandboxes", "cache", "opensandbox.db"}
@@ -38,6 +39,11 @@ class DataDir:
     def signing_key(self) -> Path:
         """The key that signs routes, when the config names none."""
         return self.root / "signing_key"
+
+    @property
+    def ballast(self) -> Ballast:
+        """What is held in reserve of its disk."""
+        return Ballast(self.root / "ballast")
 
 
 @contextlib.contextmanager
@@ -114,6 +120,7 @@ def _take(lock: int, root: Path) -> None:
             f"the data directory {root} is in use by another server{who}; "
             "stop it, or choose another with server.data_dir"
         ) from fault
+    DataDir(root).ballast.make_room()  # a server must start on a full disk, to end who filled it
     os.ftruncate(lock, 0)
     os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
 

@@ -62,6 +62,7 @@ class Sandboxes:
             Supervised("the watch of the runtime", self._watch),
             Supervised("late notes", self._notes.catch_up),
             Supervised("the store", store.recover),
+            Supervised("the reserve of disk space", store.keep_ballast),
         ]
 
     # What clients ask for.

@@ -96,7 +96,8 @@ class _Run:
         """Open everything, wait for a signal, close everything in reverse."""
         app: FastAPI
         ingress = Ingress(self.plan, lambda activity: app.state.sandboxes.saw_traffic(activity))
-        app = build_app(self.settings, self.runtime, ingress, self.keys, self.ways)
+        ballast = DataDir(self.settings.data_dir).ballast
+        app = build_app(self.settings, self.runtime, ingress, self.keys, self.ways, ballast)
         ended = _end_signals()
         with _startup_faults():
             async with app.router.lifespan_context(app):

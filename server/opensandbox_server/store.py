@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from opensandbox_server import wanted as wants
+from opensandbox_server.ballast import Ballast
 from opensandbox_server.errors import StartupError, StoreFault
 from opensandbox_server.priority import run_before_others
 from opensandbox_server.seen_keys import SeenKeys
@@ -22,6 +23,9 @@ from opensandbox_server.wanted import Wanted
 VERSION = 1
 KEY_LIFETIME_SECONDS = 24 * 3600
 """How long a create may be repeated with the same idempotency key."""
+
+BALLAST_SECONDS = 30.0
+"""How often it is looked whether there is room for a reserve that was used up."""
 
 EVENTS_KEPT = 500
 """Events remembered of one sandbox."""
@@ -63,9 +67,14 @@ class Store:
     """Wanted state. Every method is one transaction; they happen in the order they were called."""
 
     def __init__(
-        self, connection: sqlite3.Connection, thread: ThreadPoolExecutor, seen_keys: SeenKeys
+        self,
+        connection: sqlite3.Connection,
+        thread: ThreadPoolExecutor,
+        seen_keys: SeenKeys,
+        ballast: Ballast | None = None,
     ) -> None:
         """Take a connection that was made on that thread; see open_store."""
+        self._ballast = ballast
         self._connection = connection
         self._thread = thread
         self._seen_keys = seen_keys
@@ -125,7 +134,7 @@ class Store:
             if frees_key:
                 db.execute("DELETE FROM idempotency WHERE sandbox_id = ?", (sandbox_id,))
 
-        await self._do(write)
+        await self._do(write, uses_ballast=True)
 
     async def events(self, sandbox_id: str, limit: int) -> Sequence[Event]:
         """Return the newest events of a sandbox, oldest of them first."""
@@ -144,17 +153,37 @@ class Store:
         row = await self._do(lambda db: db.execute(query, (key, oldest)).fetchone())
         return Repeat(*row) if row else None
 
-    async def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def _do(
+        self, work: Callable[[sqlite3.Connection], T], *, uses_ballast: bool = False
+    ) -> T:
         def transact() -> T:
             with _store_faults(), self._connection:
                 return work(self._connection)
 
+        def transact_on_a_full_disk() -> T:
+            try:
+                return transact()
+            except StoreFault as fault:
+                if self._ballast is None or not _is_full(fault.__cause__):
+                    raise
+            with self._ballast.lent():
+                return transact()
+
+        do = transact_on_a_full_disk if uses_ballast else transact
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, transact)
+            return await asyncio.get_running_loop().run_in_executor(self._thread, do)
         except StoreFault as fault:
             self.trouble = str(fault)
             self._has_failed.set()
             raise
+
+    async def keep_ballast(self) -> None:
+        """Fill up the reserve of disk space whenever there is room for it, until cancelled."""
+        while self._ballast:
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._thread, self._ballast.fill_up)
+            await asyncio.sleep(BALLAST_SECONDS)
+        await asyncio.Event().wait()
 
     async def recover(self) -> None:
         """Write something after a failure, to learn when that works again; until cancelled.
@@ -169,7 +198,7 @@ class Store:
 
 
 @contextlib.asynccontextmanager
-async def open_store(path: Path) -> AsyncIterator[Store]:
+async def open_store(path: Path, ballast: Ballast | None = None) -> AsyncIterator[Store]:
     """Open the database, making it at the first start. Raises StartupError."""
     loop = asyncio.get_running_loop()
     # As urgent as the event loop, which waits for it whenever it has the interpreter's lock.
@@ -177,7 +206,7 @@ async def open_store(path: Path) -> AsyncIterator[Store]:
         connection = await loop.run_in_executor(thread, _connect, path)
         try:
             seen_keys = await loop.run_in_executor(thread, _seen_keys, connection)
-            yield Store(connection, thread, seen_keys)
+            yield Store(connection, thread, seen_keys, ballast)
         finally:
             await loop.run_in_executor(thread, connection.close)
 
@@ -218,6 +247,12 @@ def _note(db: sqlite3.Connection, sandbox_id: str, event: Event) -> None:
             "SELECT number FROM events WHERE sandbox_id = ? ORDER BY number DESC LIMIT 1 OFFSET ?)",
             (sandbox_id, sandbox_id, EVENTS_KEPT),
         )
+
+
+def _is_full(fault: BaseException | None) -> bool:
+    """True when SQLite had no room; for some of its files it does not say so plainly."""
+    name = fault.sqlite_errorname if isinstance(fault, sqlite3.Error) else ""
+    return name == "SQLITE_FULL" or name.startswith("SQLITE_IOERR")
 
 
 @contextlib.contextmanager

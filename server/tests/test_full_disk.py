@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import os
 import platform
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
+from opensandbox_server.ballast import BALLAST_BYTES
 from server.tests.serving import NotServing, serving
 from server.tests.small_disk import filled, small_disk
 from server.tests.world import wish
@@ -70,6 +72,33 @@ def test_a_create_without_room_says_so_and_leaves_nothing(
         assert sandboxes_in(disk) == before == {first.json()["id"]}
         assert client.get("/sandboxes").json()["pagination"]["totalItems"] == 1
         assert create(client).status_code == 202
+
+
+def test_on_a_full_disk_a_server_starts_and_sandboxes_can_be_ended(
+    disk: Path, runtime: str
+) -> None:
+    with serving(disk, "--runtime", runtime) as server, server.client() as client:
+        made = [create(client).json()["id"] for _ in range(2)]
+        wait_for_ballast(disk)
+        with filled(disk):
+            assert create(client).status_code == 500
+            assert client.delete(f"/sandboxes/{made[0]}").status_code == 204
+            assert client.get(f"/sandboxes/{made[0]}").status_code == 404
+    with filled(disk), serving(disk, "--runtime", runtime) as server, server.client() as client:
+        assert client.get(f"/sandboxes/{made[1]}").json()["status"]["state"] == "Running"
+        assert client.delete(f"/sandboxes/{made[1]}").status_code == 204
+        assert client.get("/sandboxes").json()["items"] == []
+    with serving(disk, "--runtime", runtime, "--stop-sandboxes") as server:
+        wait_for_ballast(disk)
+        with server.client() as client:
+            assert create(client).status_code == 202
+
+
+def wait_for_ballast(disk: Path) -> None:
+    until = time.monotonic() + 20
+    while not (disk / "ballast").exists() or (disk / "ballast").stat().st_size < BALLAST_BYTES:
+        assert time.monotonic() < until, "no disk space is held in reserve"
+        time.sleep(0.01)
 
 
 def create(client: httpx.Client) -> httpx.Response:

@@ -193,8 +193,11 @@ class OCIRuntime(Runtime):
     async def _make_host_image(self) -> None:
         try:
             await self.images.resolve(HOST_IMAGE)
-        except RuntimeFault as fault:  # only a create from this image fails, and says why
-            log.warning("%s", fault)
+        except (
+            RuntimeFault,
+            OSError,
+        ) as fault:  # only a create from this image fails, and says why
+            log.warning("the image %s cannot be made: %s", HOST_IMAGE, fault)
 
     async def _open_helper(self) -> None:
         helper = Helper(self._tell, self._restart)
