@@ -13,14 +13,37 @@ import os
 import selectors
 import threading
 import time
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
 PIPE_BYTES = 1024 * 1024
 KEPT_BYTES = 512 * 1024
 """At least this much of the end of the output is kept, at most twice of it."""
-BYTES_PER_SECOND = 4 * 1024 * 1024
-"""What one sandbox may write into its log; the rest is read and dropped, so nobody waits."""
+READ_BYTES = 256 * 1024
+"""Read at a time, so that the others' turn comes soon."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Bytes per second: of one sandbox, of all together, and what each has even if others took all.
+
+    The thread that reads works for all sandboxes and is paid for by none.
+    """
+
+    own: int
+    all: int
+    least: int = 64 * 1024
+
+    def allows(self, own: int, total: int) -> bool:
+        """Say whether more may come after so many bytes of this second."""
+        return own < self.least or (own < self.own and total < self.all)
+
+
+READ = Budget(64 * 1024 * 1024, 128 * 1024 * 1024)
+"""Whoever writes faster waits for the next second."""
+KEPT = Budget(4 * 1024 * 1024, 16 * 1024 * 1024)
+"""What of it goes into the logs; the rest is dropped."""
 
 
 def make_pipe(directory: Path, owner: int) -> None:
@@ -54,7 +77,10 @@ class _Source:
     file: int
     size: int
     second: float = 0.0
-    budget: int = BYTES_PER_SECOND
+    read: int = 0
+    kept: int = 0
+    held: bytes = b""
+    """The end of what was dropped, to be kept if nothing follows."""
 
 
 class Logs:
@@ -65,6 +91,8 @@ class Logs:
         self._selector = selectors.EpollSelector()
         self._sources: dict[str, _Source] = {}
         self._lock = threading.Lock()
+        self._second, self._read, self._kept = 0.0, 0, 0
+        self._waiting: dict[int, _Source] = {}  # for the next second
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._selector.register(self._wake_read, selectors.EVENT_READ)
         self._thread = threading.Thread(target=self._read_all, name="logs", daemon=True)
@@ -87,9 +115,12 @@ class Logs:
             source = self._sources.pop(name, None)
             if source is None:
                 return
-            with contextlib.suppress(KeyError):
-                self._selector.unregister(source.pipe)
-            self._drain(source)
+            self._leave(source)
+            left = source.held
+            with contextlib.suppress(BlockingIOError):
+                left += os.read(source.pipe, PIPE_BYTES)
+            self._keep(source, left[-KEPT_BYTES:])
+            self._waiting.pop(source.pipe, None)
             os.close(source.pipe)
             os.close(source.file)
 
@@ -105,33 +136,65 @@ class Logs:
 
     def _read_all(self) -> None:
         while True:
-            for key, _ in self._selector.select():
+            with self._lock:
+                pause = self._until_next_second()
+            for key, _ in self._selector.select(pause):
                 source: _Source | None = key.data
                 if source is None:
                     return
                 with self._lock:
                     if self._sources.get(source.directory.name) is source:
-                        self._drain(source)
+                        self._read_one(source)
+
+    def _until_next_second(self) -> float | None:
+        """Begin another second when one is over; return how long somebody waits for the next."""
+        now = time.monotonic()
+        if now - self._second >= 1:
+            self._second, self._read, self._kept = now, 0, 0
+            waiting, self._waiting = self._waiting, {}
+            for pipe, source in waiting.items():
+                if self._sources.get(source.directory.name) is source:
+                    self._keep(source, source.held)
+                    with contextlib.suppress(KeyError):  # it was only to be kept
+                        self._selector.register(pipe, selectors.EVENT_READ, source)
+        return self._second + 1 - now if self._waiting else None
+
+    def _read_one(self, source: _Source) -> None:
+        try:
+            self._drain(source)
+            if READ.allows(source.read, self._read):
+                return
+            self._waiting[source.pipe] = source
+        except Exception:  # noqa: BLE001  # the others' output must still be read
+            traceback.print_exc()
+        self._leave(source)
+
+    def _leave(self, source: _Source) -> None:
+        with contextlib.suppress(KeyError):
+            self._selector.unregister(source.pipe)
 
     def _drain(self, source: _Source) -> None:
         try:
-            data = os.read(source.pipe, PIPE_BYTES)
+            data = os.read(source.pipe, READ_BYTES)
         except BlockingIOError:
             return
         if not data:  # every writer is gone; the sandbox has ended
-            with contextlib.suppress(KeyError):
-                self._selector.unregister(source.pipe)
+            self._leave(source)
             return
-        self._keep(source, data)
+        if source.second != self._second:
+            source.second, source.read, source.kept = self._second, 0, 0
+        source.read += len(data)
+        self._read += len(data)
+        if KEPT.allows(source.kept, self._kept):
+            self._keep(source, data)
+        else:
+            source.held = (source.held + data)[-READ_BYTES:]
+            self._waiting[source.pipe] = source
 
     def _keep(self, source: _Source, data: bytes) -> None:
-        now = time.monotonic()
-        if now - source.second >= 1:
-            source.second, source.budget = now, BYTES_PER_SECOND
-        if source.budget <= 0:
-            return
-        source.budget -= len(data)
-        data = data[-KEPT_BYTES:]
+        source.held = b""
+        source.kept += len(data)
+        self._kept += len(data)
         with contextlib.suppress(OSError):  # a full disk must not stop the sandbox
             os.write(source.file, data)
             source.size += len(data)
@@ -141,6 +204,7 @@ class Logs:
     def _rotate(self, source: _Source) -> None:
         path = source.directory / "log"
         path.replace(source.directory / "log.1")
-        os.close(source.file)
+        former = source.file
         source.file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        os.close(former)
         source.size = 0
