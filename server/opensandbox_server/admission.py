@@ -110,6 +110,10 @@ def _check_entrypoint(words: list[str]) -> tuple[str, ...]:
 
 def _expiry(timeout: int | None, max_timeout: int | None, now: datetime) -> datetime | None:
     if timeout is None:
+        if max_timeout is not None:
+            raise InvalidParameter(
+                f"timeout: every sandbox ends here, after {max_timeout} s at most; give a timeout."
+            )
         return None
     if max_timeout is not None and timeout > max_timeout:
         raise InvalidParameter(

@@ -116,7 +116,7 @@ class InvalidEntrypoint(RequestRefused):
 
 
 class InvalidExpiration(RequestRefused):
-    """The new end of life is not in the future."""
+    """The new end of life is not in the future, or further away than the server allows."""
 
     code, status = "*::INVALID_EXPIRATION", 400
 

@@ -10,16 +10,17 @@ import logging
 import time
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from opensandbox.models import CreateSandboxRequest, SandboxState
 from opensandbox_server import errors, states
-from opensandbox_server.admission import admit, renew_seconds
+from opensandbox_server.admission import admit
 from opensandbox_server.expiry import RETRY_SECONDS, Expiry
 from opensandbox_server.ingress import Routes
 from opensandbox_server.metadata import patch_metadata
 from opensandbox_server.notes import Notes
 from opensandbox_server.reconcile import Adopt, End, Mourn, Remove, plan
+from opensandbox_server.renewal import RenewalByTraffic, later_end
 from opensandbox_server.repeats import Repeats
 from opensandbox_server.runtime_faults import faults_of_runtime
 from opensandbox_server.runtimes import base
@@ -52,13 +53,12 @@ class Sandboxes:
         self._repeats = Repeats(store)
         self._notes = Notes(store)
         self._expiry = Expiry(self.expire)
-        self._used: dict[str, None] = {}  # whom traffic may give a longer life, in order
-        self._was_used = asyncio.Event()
+        self._renewal = RenewalByTraffic(self._renew_by_traffic)
         self._events: AsyncIterator[base.RuntimeEvent] | None = None
         self._has_looked = True  # nothing can have been missed since the events began
         self._tasks = [
             Supervised("expiry", self._expiry.run),
-            Supervised("renewal by traffic", self._renew_by_traffic),
+            Supervised("renewal by traffic", self._renewal.run),
             Supervised("the watch of the runtime", self._watch),
             Supervised("late notes", self._notes.catch_up),
             Supervised("the store", store.recover),
@@ -118,6 +118,10 @@ class Sandboxes:
                 raise errors.NoExpiration("The sandbox has no expiry: it lives until it is killed.")
             if expires_at <= datetime.now(UTC):
                 raise errors.InvalidExpiration("expiresAt must be in the future.")
+            life = (expires_at - datetime.now(UTC)).total_seconds()
+            if self._longest and life > self._longest:
+                most = f"expiresAt may be {self._longest} s from now at most."
+                raise errors.InvalidExpiration(most)
             await self._renew(sandbox, expires_at)
             return expires_at
 
@@ -212,17 +216,15 @@ class Sandboxes:
     def saw_traffic(self, activity: Mapping[str, int]) -> None:
         """Hear from ingress which sandboxes were used."""
         if self._settings.renew_intent.enabled:
-            for sandbox_id in activity:
-                self._used[sandbox_id] = None
-            self._was_used.set()
+            self._renewal.saw(activity)
 
     # How it is done.
 
     async def _create(
         self, request: CreateSandboxRequest, timing: Timing, key: str = "", fingerprint: str = ""
     ) -> Sandbox:
-        limit = self._settings.server.max_sandbox_timeout_seconds
-        wanted = replace(admit(request, limit, datetime.now(UTC)), is_repeatable=bool(key))
+        admitted = admit(request, self._longest, datetime.now(UTC))
+        wanted = replace(admitted, is_repeatable=bool(key))
         repeat = Repeat(key, fingerprint, wanted.id) if key else None
         auth = request.image.auth if request.image else None
         sandbox = Sandbox(wanted)
@@ -341,33 +343,19 @@ class Sandboxes:
                         await self._routes.delete(instance.id)
                     await self._notes.note(instance.id, "Exited", sandbox.status.message)
 
-    async def _renew_by_traffic(self) -> None:
-        while True:
-            while not self._used:
-                self._was_used.clear()
-                await self._was_used.wait()
-            sandbox_id = next(iter(self._used))
-            del self._used[sandbox_id]
-            try:
-                async with self._hold(sandbox_id) as sandbox:
-                    await self._renew_if_asked(sandbox)
-            except errors.SandboxNotFound:
-                continue
-            except errors.StoreFault:
-                self._used[sandbox_id] = None  # it was used, and lives on once that can be stored
-                raise
+    async def _renew_by_traffic(self, sandbox_id: str) -> None:
+        async with self._hold(sandbox_id) as sandbox:
+            pause = self._settings.renew_intent.min_interval_seconds
+            is_due = time.time() - sandbox.renewed_at >= pause
+            if not is_due or sandbox.status.state != SandboxState.RUNNING:
+                return
+            if later := later_end(sandbox.wanted, datetime.now(UTC), self._longest):
+                await self._renew(sandbox, later)
+            sandbox.renewed_at = time.time()
 
-    async def _renew_if_asked(self, sandbox: Sandbox) -> None:
-        extend, now = renew_seconds(sandbox.wanted.extensions), datetime.now(UTC)
-        present = sandbox.wanted.expires_at
-        is_due = (
-            time.time() - sandbox.renewed_at >= self._settings.renew_intent.min_interval_seconds
-        )
-        if not extend or not present or not is_due or sandbox.status.state != SandboxState.RUNNING:
-            return
-        if (later := now + timedelta(seconds=extend)) > present:
-            await self._renew(sandbox, later)
-        sandbox.renewed_at = time.time()
+    @property
+    def _longest(self) -> int | None:
+        return self._settings.server.max_sandbox_timeout_seconds
 
     async def _renew(self, sandbox: Sandbox, expires_at: datetime) -> None:
         until = expires_at.isoformat()

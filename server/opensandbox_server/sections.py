@@ -40,7 +40,11 @@ class Server(Section):
     bin_dir: UserPath | None = key(None, "Where execd and ingress are, when not beside the server.")
     domain: str = key("localhost", "Browsers reach ports at <id>-<port>.<domain>.")
     ingress_user: str = key("", "user or uid:gid ingress runs as when the server is root.")
-    max_sandbox_timeout_seconds: int | None = key(None, "Longest timeout a create may ask.", ge=60)
+    max_sandbox_timeout_seconds: int | None = key(
+        None,
+        "Longest life, from now, that a create or a renewal may ask for; a create must ask then.",
+        ge=60,
+    )
     timeout_keep_alive: int = key(30, "Seconds an idle API connection is kept.", ge=0)
     limit_concurrency: int = key(1024, "Most API requests at once; 0 is no limit.", ge=0)
     timeout_graceful_shutdown: int = key(5, "Seconds open requests get at the end.", ge=0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -188,8 +189,31 @@ async def test_the_longest_timeout_is_the_operators_choice(tmp_path: Path) -> No
     async with open_world(tmp_path, server={"max_sandbox_timeout_seconds": 100}) as world:
         answer = await world.client.post("/v1/sandboxes", json=wish(timeout=101))
         assert (answer.status_code, answer.json()["code"]) == (400, "SANDBOX::INVALID_PARAMETER")
-        assert (await world.create(timeout=100))["status"]["state"] == "Running"
-        assert "expiresAt" not in await world.create(timeout=None)
+        for no_timeout in ({}, {"timeout": None}):
+            answer = await world.client.post("/v1/sandboxes", json=wish(timeout=None) | no_timeout)
+            assert (answer.status_code, answer.json()["code"]) == (
+                400,
+                "SANDBOX::INVALID_PARAMETER",
+            )
+        made = await world.create(timeout=100)
+        path = f"/v1/sandboxes/{made['id']}/renew-expiration"
+        for seconds, status in ((200, 400), (90, 200)):
+            until = datetime.now(UTC) + timedelta(seconds=seconds)
+            answer = await world.client.post(path, json={"expiresAt": until.isoformat()})
+            assert answer.status_code == status, answer.text
+
+
+async def test_traffic_lengthens_no_life_beyond_the_operators_choice(tmp_path: Path) -> None:
+    server = {"max_sandbox_timeout_seconds": 100}
+    async with open_world(tmp_path, server=server, renew_intent={"enabled": True}) as world:
+        made = await world.create(timeout=60, extensions={"access.renew.extend.seconds": "3600"})
+        sandbox = world.sandboxes.get(made["id"])
+        before, longest = sandbox.wanted.expires_at, timedelta(seconds=100)
+        world.sandboxes.saw_traffic({made["id"]: 1})
+        while sandbox.wanted.expires_at == before:
+            await asyncio.sleep(0.01)
+        assert sandbox.wanted.expires_at
+        assert sandbox.wanted.expires_at - datetime.now(UTC) <= longest
 
 
 async def test_a_closed_door_undoes_the_create(world: World) -> None:
