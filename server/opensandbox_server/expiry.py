@@ -16,29 +16,44 @@ log = logging.getLogger(__name__)
 RETRY_SECONDS = 5.0
 """How long after a failed end it is tried again."""
 
-LONGEST_SLEEP_SECONDS = 3600.0
-"""The wall clock may be set while we sleep: look at it at least this often."""
+LOOK_SECONDS = 30.0
+"""A machine that sleeps does not wake us: look at the clock at least this often."""
+
+
+def since_boot() -> float:
+    """Return seconds on a clock that nobody sets and that goes on while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Expiry:
     """Calls `end` for each id when its time has come; again later when that fails.
 
-    Times are Unix seconds. The newest time given for an id counts; older entries of the queue are
-    skipped when they surface, and the queue is rebuilt when they outnumber the others.
+    A time is given in Unix seconds, and means as long from now as the clock on the wall says now:
+    who sets that clock later ends nothing early or late. The newest time given for an id counts;
+    older entries of the queue are skipped when they surface, and the queue is rebuilt when they
+    outnumber the others.
     """
 
     def __init__(
         self,
         end: Callable[[str], Awaitable[None]],
-        clock: Callable[[], float] = time.time,
+        wall: Callable[[], float] = time.time,
+        clock: Callable[[], float] = since_boot,
+        look_seconds: float = LOOK_SECONDS,
     ) -> None:
-        """Take what ends a sandbox, and the clock."""
+        """Take what ends a sandbox, the clock on the wall and the one that is gone by."""
         self._end = end
+        self._wall = wall
         self._clock = clock
+        self._look_seconds = look_seconds
         self._due: dict[str, float] = {}
         self._queue: list[tuple[float, int, str]] = []
         self._order = itertools.count()
         self._changed = asyncio.Event()
+
+    def __contains__(self, sandbox_id: str) -> bool:
+        """Return whether an id has an end to come."""
+        return sandbox_id in self._due
 
     def __len__(self) -> int:
         """Return how many ids have an end."""
@@ -49,8 +64,11 @@ class Expiry:
         if at is None:
             self.cancel(sandbox_id)
             return
-        self._due[sandbox_id] = at
-        heapq.heappush(self._queue, (at, next(self._order), sandbox_id))
+        self._set_in(sandbox_id, at - self._wall())
+
+    def _set_in(self, sandbox_id: str, seconds: float) -> None:
+        due = self._due[sandbox_id] = self._clock() + seconds
+        heapq.heappush(self._queue, (due, next(self._order), sandbox_id))
         if len(self._queue) > 2 * len(self._due) + 64:
             self._queue = [(due, next(self._order), each) for each, due in self._due.items()]
             heapq.heapify(self._queue)
@@ -82,7 +100,7 @@ class Expiry:
 
     async def _sleep(self) -> None:
         self._changed.clear()
-        pause = LONGEST_SLEEP_SECONDS
+        pause = self._look_seconds
         if self._queue:
             pause = min(pause, max(0.0, self._queue[0][0] - self._clock()))
         # Not wait_for: before Python 3.12 it may swallow a cancellation.
@@ -95,7 +113,7 @@ class Expiry:
             await self._end(sandbox_id)
         except Exception:
             log.exception("sandbox %s could not be ended at its time", sandbox_id)
-            self.set(sandbox_id, self._clock() + RETRY_SECONDS)
+            self._set_in(sandbox_id, RETRY_SECONDS)
         except asyncio.CancelledError:
-            self.set(sandbox_id, self._clock())  # whoever runs this again ends it
+            self._set_in(sandbox_id, 0.0)  # whoever runs this again ends it
             raise

@@ -204,14 +204,11 @@ class Sandboxes:
         await asyncio.gather(*(self._clean_up(sandbox, limit) for sandbox in self._all.values()))
 
     async def expire(self, sandbox_id: str) -> None:
-        """End it if its time is over or an earlier end failed; repeats safely."""
+        """End it, unless it was given a longer life in this moment; repeats safely."""
         with contextlib.suppress(errors.SandboxNotFound):
             async with self._hold(sandbox_id) as sandbox:
-                is_ending = sandbox.status.state == SandboxState.STOPPING
-                if is_ending or sandbox.wanted.has_expired(datetime.now(UTC)):
+                if sandbox_id not in self._expiry:
                     await self._end(sandbox)
-                else:
-                    self._schedule(sandbox.wanted)
 
     def saw_traffic(self, activity: Mapping[str, int]) -> None:
         """Hear from ingress which sandboxes were used."""

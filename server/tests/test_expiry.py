@@ -55,7 +55,7 @@ async def running(expiry: Expiry) -> AsyncIterator[None]:
 
 async def test_what_is_due_ends_in_order() -> None:
     ends, clock = Ends(), Clock()
-    expiry = Expiry(ends, clock)
+    expiry = Expiry(ends, clock, clock)
     expiry.set("second", 999.0)
     expiry.set("first", 998.0)
     expiry.set("never", None)
@@ -67,7 +67,7 @@ async def test_what_is_due_ends_in_order() -> None:
 
 async def test_a_renewed_one_ends_at_its_new_time_only() -> None:
     ends, clock = Ends(), Clock()
-    expiry = Expiry(ends, clock)
+    expiry = Expiry(ends, clock, clock)
     expiry.set("renewed", 999.0)
     expiry.set("renewed", 3000.0)
     expiry.set("other", 999.0)
@@ -80,7 +80,7 @@ async def test_a_renewed_one_ends_at_its_new_time_only() -> None:
 
 async def test_a_cancelled_one_does_not_end() -> None:
     ends, clock = Ends(), Clock()
-    expiry = Expiry(ends, clock)
+    expiry = Expiry(ends, clock, clock)
     expiry.set("cancelled", 999.0)
     expiry.cancel("cancelled")
     expiry.set("other", 999.5)
@@ -90,7 +90,7 @@ async def test_a_cancelled_one_does_not_end() -> None:
 
 async def test_a_sooner_end_wakes_the_task() -> None:
     ends, clock = Ends(), Clock()
-    expiry = Expiry(ends, clock)
+    expiry = Expiry(ends, clock, clock)
     expiry.set("far", 9999.0)
     async with running(expiry):
         await asyncio.sleep(0)
@@ -101,7 +101,7 @@ async def test_a_sooner_end_wakes_the_task() -> None:
 async def test_a_failed_end_is_tried_again_and_stops_no_other() -> None:
     ends, clock = Ends(), Clock()
     ends.failing = {"stubborn"}
-    expiry = Expiry(ends, clock)
+    expiry = Expiry(ends, clock, clock)
     expiry.set("stubborn", 999.0)
     expiry.set("other", 999.5)
     async with running(expiry):
@@ -114,7 +114,52 @@ async def test_a_failed_end_is_tried_again_and_stops_no_other() -> None:
 
 
 async def test_renewing_again_and_again_does_not_grow_the_queue() -> None:
-    expiry = Expiry(Ends(), Clock())
+    expiry = Expiry(Ends(), Clock(), Clock())
     for second in range(10_000):
         expiry.set("busy", 2000.0 + second)
     assert len(expiry._queue) < 200
+
+
+@pytest.mark.parametrize("step", [86400.0, -86400.0])
+async def test_a_step_of_the_clock_on_the_wall_changes_no_end(step: float) -> None:
+    ends, wall, clock = Ends(), Clock(), Clock()
+    expiry = Expiry(ends, wall, clock)
+    expiry.set("old", wall.now + 600)
+    async with running(expiry):
+        wall.now += step
+        expiry.set("new", wall.now + 300)
+        clock.now += 299
+        expiry.set("wakes the task", wall.now + 5000)
+        await asyncio.sleep(0.05)
+        assert ends.done == []
+        clock.now += 1
+        expiry.set("wakes the task", wall.now + 5000)
+        await ends.until("new")
+        clock.now += 300
+        expiry.set("wakes the task", wall.now + 5000)
+        await ends.until("new", "old")
+
+
+async def test_what_was_due_while_the_machine_slept_ends_when_it_is_looked_at_next() -> None:
+    ends, clock = Ends(), Clock()
+    expiry = Expiry(ends, clock, clock, look_seconds=0.01)
+    expiry.set("due", clock.now + 600)
+    async with running(expiry):
+        await asyncio.sleep(0)
+        clock.now += 3600
+        await ends.until("due")
+
+
+async def test_an_end_that_is_cut_off_comes_again() -> None:
+    ends, clock = Ends(), Clock()
+
+    async def never(sandbox_id: str) -> None:
+        ends.done.append(sandbox_id)
+        ends.happened.set()
+        await asyncio.Event().wait()
+
+    expiry = Expiry(never, clock, clock)
+    expiry.set("slow", clock.now)
+    for lives in (1, 2):
+        async with running(expiry):
+            await ends.until(*["slow"] * lives)
