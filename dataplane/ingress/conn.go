@@ -94,15 +94,3 @@ func (c *stallConn) Write(p []byte) (int, error) {
 	}
 	return c.Conn.Write(p)
 }
-
-// Listener makes connections on which a client that stops reading is given up.
-type Listener struct{ net.Listener }
-
-// Accept waits for the next connection.
-func (l Listener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return &stallConn{Conn: conn, silence: silence{limit: SilenceLimit}}, nil
-}

@@ -3,7 +3,6 @@
 package ingress
 
 import (
-	"net"
 	"testing"
 	"time"
 )
@@ -25,24 +24,15 @@ func TestAPeerThatStopsReadingIsGivenUp(t *testing.T) {
 }
 
 func TestAStalledClientDoesNotHoldARequestForever(t *testing.T) {
+	w := newWorld(t, nil)
 	ours, theirs := socketPair(t)
 	defer theirs.Close()
-	listener := Listener{&oneConn{ours}}
-	conn, err := listener.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := (&listener{server: w.server}).admit(ours)
 	defer conn.Close()
-	if guarded, ok := conn.(*stallConn); !ok || guarded.silence.limit != SilenceLimit {
+	if guarded, ok := conn.(*clientConn); !ok || guarded.silence.limit != SilenceLimit {
 		t.Errorf("accepted %T", conn)
 	}
 }
-
-type oneConn struct{ conn net.Conn }
-
-func (o *oneConn) Accept() (net.Conn, error) { return o.conn, nil }
-func (o *oneConn) Close() error              { return nil }
-func (o *oneConn) Addr() net.Addr            { return o.conn.LocalAddr() }
 
 func TestADeadlineMovesWithEveryByteButNotTooOften(t *testing.T) {
 	s := silence{limit: time.Hour}

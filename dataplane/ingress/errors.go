@@ -14,21 +14,22 @@ import (
 
 // Codes of what ingress answers by itself.
 const (
-	codeBadRoute          = "INVALID_ROUTE"
-	codeInvalidPort       = "INVALID_PORT"
-	codeMethodNotAllowed  = "METHOD_NOT_ALLOWED"
-	codeNotFound          = "SANDBOX_NOT_FOUND"
-	codeNotRunning        = "SANDBOX_NOT_RUNNING"
-	codeMissingKey        = "MISSING_API_KEY"
-	codeInvalidKey        = "INVALID_API_KEY"
-	codeNoAccess          = "MISSING_OR_INVALID_SECURE_ACCESS"
-	codeConnectionFailed  = "BACKEND_CONNECTION_FAILED"
-	codeTimeout           = "BACKEND_TIMEOUT"
-	codeResponseFailed    = "BACKEND_RESPONSE_FAILED"
-	codeEgressUnavailable = "EGRESS_UNAVAILABLE"
-	codeServerUnavailable = "SERVER_UNAVAILABLE"
-	codeBadBody           = "INVALID_REQUEST_BODY"
-	codeBodyTooLong       = "GENERAL::BODY_TOO_LARGE" // as the API itself says it
+	codeBadRoute           = "INVALID_ROUTE"
+	codeInvalidPort        = "INVALID_PORT"
+	codeMethodNotAllowed   = "METHOD_NOT_ALLOWED"
+	codeNotFound           = "SANDBOX_NOT_FOUND"
+	codeNotRunning         = "SANDBOX_NOT_RUNNING"
+	codeMissingKey         = "MISSING_API_KEY"
+	codeInvalidKey         = "INVALID_API_KEY"
+	codeNoAccess           = "MISSING_OR_INVALID_SECURE_ACCESS"
+	codeConnectionFailed   = "BACKEND_CONNECTION_FAILED"
+	codeTimeout            = "BACKEND_TIMEOUT"
+	codeResponseFailed     = "BACKEND_RESPONSE_FAILED"
+	codeEgressUnavailable  = "EGRESS_UNAVAILABLE"
+	codeServerUnavailable  = "SERVER_UNAVAILABLE"
+	codeBadBody            = "INVALID_REQUEST_BODY"
+	codeTooManyConnections = "TOO_MANY_CONNECTIONS"
+	codeBodyTooLong        = "GENERAL::BODY_TOO_LARGE" // as the API itself says it
 )
 
 var errBodyTooLong = &apiError{http.StatusRequestEntityTooLarge, codeBodyTooLong, fmt.Sprintf("The body is longer than %d bytes.", maxAPIBody)}

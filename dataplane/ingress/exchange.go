@@ -32,7 +32,8 @@ type exchange struct {
 	w         http.ResponseWriter
 	r         *http.Request
 	settings  *Settings
-	sandbox   *sandbox // nil until found, and for the API
+	body      *requestBody // nil when there is none
+	sandbox   *sandbox     // nil until found, and for the API
 	requestID string
 	began     time.Time
 	status    int
@@ -240,6 +241,7 @@ func (x *exchange) copyBody(body io.Reader, flush func()) error {
 				return err
 			}
 			x.sent += int64(n)
+			x.body.extend()
 			x.touch()
 			if flush != nil {
 				flush()

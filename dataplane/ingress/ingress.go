@@ -52,6 +52,9 @@ type Server struct {
 	settings atomic.Pointer[Settings]
 	progress progress
 	sockets  sockets
+	limit    time.Duration // of silence, of the body of a request too
+
+	connections connections
 }
 
 // New makes a server that knows no sandbox yet. api is where the API listens: unix:///path or
@@ -66,7 +69,7 @@ func newServer(api string, log *slog.Logger, limit time.Duration) (*Server, erro
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{log: log, table: table{limit: limit}, progress: progress{done: make(chan struct{})}}
+	s := &Server{log: log, limit: limit, table: table{limit: limit}, progress: progress{done: make(chan struct{})}}
 	s.settings.Store(new(Settings))
 	s.api = newTransport(execdIdle, func(ctx context.Context, _, _ string) (net.Conn, error) {
 		conn, err := place.dial(ctx)
@@ -101,6 +104,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer x.logAccess()
 	}
 	w.Header()[requestIDHeader] = []string{x.requestID}
+	x.watchBody()
 	if r.Method == http.MethodConnect || r.Method == http.MethodTrace {
 		x.fail(&apiError{http.StatusMethodNotAllowed, codeMethodNotAllowed, r.Method + " is not supported"})
 		return

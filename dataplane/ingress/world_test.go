@@ -98,7 +98,7 @@ func newImpatientWorld(t *testing.T, api http.HandlerFunc, limit time.Duration) 
 	}
 	w.address = listener.Addr().String()
 	httpServer := w.server.NewHTTPServer()
-	running.Go(func() { _ = httpServer.Serve(Listener{listener}) })
+	running.Go(func() { _ = httpServer.Serve(w.server.Listener(listener)) })
 	transport := &http.Transport{DisableCompression: true}
 	w.client = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	t.Cleanup(func() {

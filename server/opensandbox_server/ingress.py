@@ -67,6 +67,9 @@ class DoorPlan:
     drop: str = ""
     """uid:gid ingress becomes; empty leaves it the user of the server."""
     grace_seconds: float = 5.0
+    max_connections: int = 0
+    """Of all clients; 0 lets ingress decide."""
+    max_connections_per_peer: int = 0
 
 
 class Ingress:
@@ -208,6 +211,10 @@ def arguments(plan: DoorPlan) -> list[str]:
     """Return the command line of ingress."""
     words = [str(plan.program), "--listen", f"fd://{LISTEN_FD}", "--control-fd", str(CONTROL_FD)]
     words += ["--api", f"unix:///proc/self/fd/{RUN_DIR_FD}/{API_SOCKET}"]
+    if plan.max_connections:
+        words += ["--max-connections", str(plan.max_connections)]
+    if plan.max_connections_per_peer:
+        words += ["--max-connections-per-peer", str(plan.max_connections_per_peer)]
     return words + (["--drop", plan.drop] if plan.drop else [])
 
 

@@ -267,6 +267,12 @@ class Ingress(Section):
     mode: Literal["direct", "gateway"] = key("direct", "direct uses the server's own address.")
     gateway: Gateway = key(Gateway(), "")
     secure_access: SecureAccess = key(SecureAccess(), "")
+    max_connections: int = key(
+        0, "Most connections of clients; 0 is what open files allow, at most 65536.", ge=0
+    )
+    max_connections_per_peer: int = key(
+        0, "Most from one address, except this machine's; 0 is half of all.", ge=0
+    )
 
     @model_validator(mode="after")
     def _know_gateway(self) -> Ingress:

@@ -190,6 +190,8 @@ def door_plan(
         config=_door_config(settings, keys, signers),
         drop=f"{ingress_as.uid}:{ingress_as.gid}" if ingress_as else "",
         grace_seconds=settings.server.timeout_graceful_shutdown,
+        max_connections=settings.ingress.max_connections,
+        max_connections_per_peer=settings.ingress.max_connections_per_peer,
     )
 
 

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"opensandbox.io/dataplane/ingress"
 )
 
 // config is everything the program was told at its start.
@@ -21,6 +23,7 @@ type config struct {
 	drop         *identity
 	logLevel     slog.Level
 	drainTimeout time.Duration
+	limits       ingress.Limits
 }
 
 // identity is who to become.
@@ -46,6 +49,8 @@ func parseFlags(args []string, out io.Writer) (config, error) {
 		return err
 	})
 	flags.DurationVar(&c.drainTimeout, "drain-timeout", 10*time.Second, "let open requests end for this long at the end")
+	flags.IntVar(&c.limits.Connections, "max-connections", 0, "most connections of clients at once; 0 is what the process has descriptors for, at most 65536")
+	flags.IntVar(&c.limits.PerPeer, "max-connections-per-peer", 0, "most of them from one address, except those of this machine; 0 is half of all")
 	flags.TextVar(&c.logLevel, "log-level", slog.LevelInfo, "debug, info, warn or error; debug has a line for each request")
 	flags.BoolVar(&isVersion, "version", false, "print the version")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
@@ -74,6 +79,8 @@ func (c config) check(rest []string) error {
 		return errors.New("-control-fd is missing: the server that starts ingress gives it a socket")
 	case c.controlFD < 3:
 		return fmt.Errorf("-control-fd %d is not the number of an inherited descriptor", c.controlFD)
+	case c.limits.Connections < 0 || c.limits.PerPeer < 0:
+		return errors.New("-max-connections and -max-connections-per-peer must not be negative")
 	case c.drainTimeout < 0:
 		return errors.New("-drain-timeout must not be negative")
 	}

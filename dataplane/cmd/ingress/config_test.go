@@ -31,17 +31,18 @@ func TestOnlyLoopbackIsListenedOnByDefault(t *testing.T) {
 
 func TestABadFlagIsOneClearError(t *testing.T) {
 	for args, says := range map[string]string{
-		"":                                            "-api is missing",
-		"--api /a":                                    "-control-fd is missing",
-		"--api /a --control-fd 1":                     "not the number of an inherited descriptor",
-		"--api /a --control-fd x":                     "-control-fd",
-		"--api /a --control-fd 3 --drop root":         "UID:GID",
-		"--api /a --control-fd 3 --drop 1":            "UID:GID",
-		"--api /a --control-fd 3 --drop -1:1":         "UID:GID",
-		"--api /a --control-fd 3 extra":               `unexpected argument "extra"`,
-		"--api /a --control-fd 3 --drain-timeout -1s": "must not be negative",
-		"--api /a --control-fd 3 --log-level loud":    "-log-level",
-		"--unknown":                                   "-unknown",
+		"":                                             "-api is missing",
+		"--api /a":                                     "-control-fd is missing",
+		"--api /a --control-fd 1":                      "not the number of an inherited descriptor",
+		"--api /a --control-fd x":                      "-control-fd",
+		"--api /a --control-fd 3 --drop root":          "UID:GID",
+		"--api /a --control-fd 3 --drop 1":             "UID:GID",
+		"--api /a --control-fd 3 --drop -1:1":          "UID:GID",
+		"--api /a --control-fd 3 extra":                `unexpected argument "extra"`,
+		"--api /a --control-fd 3 --drain-timeout -1s":  "must not be negative",
+		"--api /a --control-fd 3 --max-connections -1": "must not be negative",
+		"--api /a --control-fd 3 --log-level loud":     "-log-level",
+		"--unknown":                                    "-unknown",
 	} {
 		_, err := parseFlags(strings.Fields(args), t.Output())
 		if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "\n") {

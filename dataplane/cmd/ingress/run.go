@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -42,6 +43,7 @@ func run(ctx context.Context, c config) error {
 		return fmt.Errorf("-api: %w", err)
 	}
 	defer server.Close()
+	server.SetLimits(ingress.LimitsFor(c.limits, descriptors()))
 	listeners, err := listen.All(c.listen)
 	if err != nil {
 		return err
@@ -71,7 +73,7 @@ func serve(ctx context.Context, c config, server *ingress.Server, channel net.Co
 		for _, listener := range listeners {
 			log.Info("listening", "address", listener.Addr().String(), "version", version)
 			group.Go(func() error {
-				if err := httpServer.Serve(ingress.Listener{Listener: listener}); !errors.Is(err, http.ErrServerClosed) {
+				if err := httpServer.Serve(server.Listener(listener)); !errors.Is(err, http.ErrServerClosed) {
 					return fmt.Errorf("serve %s: %w", listener.Addr(), err)
 				}
 				return nil
@@ -99,6 +101,15 @@ func drain(httpServer *http.Server, server *ingress.Server, timeout time.Duratio
 		_ = httpServer.Close() // those that are left are cut
 	}
 	<-closed
+}
+
+// descriptors is how many this process may have open. Go has raised it to what is allowed at most.
+func descriptors() uint64 {
+	var limit syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
+		return 1024
+	}
+	return limit.Cur
 }
 
 // openControl takes the socket that our parent made.

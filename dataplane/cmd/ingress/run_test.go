@@ -15,11 +15,13 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 )
 
 var program string // built once
@@ -47,8 +49,26 @@ type child struct {
 	address string
 	control *net.UnixConn
 	acks    *bufio.Reader
-	errors  bytes.Buffer
+	errors  lockedBuffer
 	dir     string
+}
+
+// lockedBuffer can be read while the program writes.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }
 
 func start(t *testing.T, api http.HandlerFunc, flags ...string) *child {
@@ -272,6 +292,39 @@ func TestAStartThatCannotBeIsOneClearError(t *testing.T) {
 		if text := c.errors.String(); status == 0 || !strings.Contains(text, says) || strings.Count(text, "\n") != 1 {
 			t.Errorf("%v: status %d: %s", flags, status, text)
 		}
+	}
+}
+
+func TestAProgramWithoutDescriptorsAcceptsAgainWhenItHasSome(t *testing.T) {
+	c := start(t, hello)
+	c.configure()
+	if body, err := c.get("/"); body != "hello" || err != nil {
+		t.Fatalf("%q %v", body, err)
+	}
+	open, err := os.ReadDir("/proc/" + strconv.Itoa(c.cmd.Process.Pid) + "/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit := unix.Rlimit{Cur: uint64(len(open)) + 8, Max: uint64(len(open)) + 8}
+	if err := unix.Prlimit(c.cmd.Process.Pid, unix.RLIMIT_NOFILE, &limit, nil); err != nil {
+		t.Fatal(err)
+	}
+	var held []net.Conn
+	for range 20 {
+		conn, err := net.Dial("tcp", c.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, conn)
+	}
+	for !strings.Contains(c.errors.String(), "too many open files") {
+		time.Sleep(5 * time.Millisecond)
+	}
+	for _, conn := range held {
+		conn.Close()
+	}
+	if body, err := c.get("/"); body != "hello" || err != nil {
+		t.Errorf("%q %v: %s", body, err, c.errors.String())
 	}
 }
 
