@@ -30,6 +30,7 @@ type message struct {
 	AcceptsShortSignatures bool              `json:"acceptsShortSignatures"`
 	Domain                 string            `json:"domain"`
 	MultiTenant            bool              `json:"multiTenant"`
+	RoutesByURI            bool              `json:"routesByURI"`
 
 	Route  *Route  `json:"route"`  // put
 	ID     string  `json:"id"`     // delete

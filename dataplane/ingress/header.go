@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/textproto"
+	"net/url"
 	"strings"
 )
 
@@ -27,7 +28,7 @@ const (
 	isKept          fate = iota
 	isDropped            // toward every backend
 	isForAPI             // only the API gets it
-	isForPublicHost      // not where a sandbox shares the host with others, by the contract
+	isAuthorization      // not where a browser adds that of the origin, which is the API's or of a proxy before it
 	isCookie             // only where the sandbox has its own name
 )
 
@@ -42,7 +43,7 @@ func fateOf(name string) fate {
 	case apiKeyHeader, clientIPHeader, secureAccessHeader:
 		return isForAPI
 	case "Authorization":
-		return isForPublicHost
+		return isAuthorization
 	case "Cookie":
 		return isCookie
 	}
@@ -54,15 +55,16 @@ func fateOf(name string) fate {
 }
 
 // passes decides by the form of the destination. Browsers send the cookies of every port of a host, so
-// only a sandbox that has a name of its own, or that no browser goes to by itself, may see them.
-func (f fate) passes(to form) bool {
+// only a sandbox that has a name of its own, or that no browser goes to by itself, may see them. They
+// also send the password of an origin to every path of it.
+func (f fate) passes(to form, s *Settings) bool {
 	switch f {
 	case isKept:
 		return true
 	case isForAPI:
 		return to == toAPI
-	case isForPublicHost:
-		return to != byPath
+	case isAuthorization:
+		return to != byPath && (to != byURI || s.routesByURI)
 	case isCookie:
 		return to == toAPI || to == byHost || to == byHeader
 	}
@@ -75,13 +77,16 @@ func (x *exchange) requestHeader() http.Header {
 	in := x.r.Header
 	out := make(http.Header, len(in)+6)
 	for name, values := range in {
-		if !fateOf(name).passes(x.form) {
+		if !fateOf(name).passes(x.form, x.settings) {
 			continue
 		}
 		if x.form != toAPI && x.carriesKey(values) {
 			continue
 		}
 		out[name] = values
+	}
+	if x.sharesOrigin() && !x.isOwnPage(in.Get("Referer")) {
+		delete(out, "Referer")
 	}
 	dropNamed(out, in["Connection"])
 	if _, ok := out["User-Agent"]; !ok {
@@ -102,6 +107,13 @@ func (x *exchange) requestHeader() http.Header {
 		}
 	}
 	return out
+}
+
+// isOwnPage says that a page is of the same sandbox, on an origin that it shares: the address of another
+// one may be a signed route.
+func (x *exchange) isOwnPage(page string) bool {
+	place, err := url.Parse(page)
+	return err == nil && strings.HasPrefix(place.EscapedPath()+"/", x.prefix+"/")
 }
 
 // carriesKey looks for API keys under names that are not known to hold one. A key may follow the name

@@ -83,8 +83,15 @@ func TestAnApplicationGetsNoSecretOfOurs(t *testing.T) {
 
 	w.do("GET", "/"+testID+"/"+strconv.Itoa(port)+"/x", everyHeader...).want(t, 200, "")
 	got = app.take()
+	checkHeaders(t, got.Header, forwarded, append(alwaysDropped, "X-EXECD-ACCESS-TOKEN", "Cookie", "Authorization")...)
+
+	w.configure(map[string]any{"routesByURI": true}) // that of a gateway
+	w.do("GET", "/"+testID+"/"+strconv.Itoa(port)+"/x", everyHeader...).want(t, 200, "")
+	got = app.take()
 	checkHeaders(t, got.Header, forwarded, append(alwaysDropped, "X-EXECD-ACCESS-TOKEN", "Cookie")...)
 	checkHeaders(t, got.Header, map[string]string{"Authorization": "Bearer app"})
+	w.do("GET", proxyPath(port, "/x"), everyHeader...).want(t, 200, "")
+	checkHeaders(t, app.take().Header, forwarded, "Authorization", "Cookie")
 
 	name := testID + "-" + strconv.Itoa(port)
 	w.do("GET", "/x", append(everyHeader, "Host", name+".localhost:8080")...).want(t, 200, "")

@@ -19,6 +19,8 @@ const (
 	poweredBy       = "OpenSandbox-ingress"
 )
 
+const referrerHeader = "Referrer-Policy"
+
 // A responseFate is what happens to a header of a response.
 type responseFate uint8
 
@@ -85,9 +87,29 @@ func (x *exchange) separateOrigin(out http.Header) {
 			out["Access-Control-Expose-Headers"] = []string{"*"}
 		}
 	}
+	if x.signature.isPresent() {
+		keepRouteSecret(out)
+	}
 	if x.form == byURI || x.form == byHost || x.form == byHeader {
 		out[poweredByHeader] = []string{poweredBy}
 	}
+}
+
+// keepRouteSecret keeps pages from telling others where they are: the address of a signed route is all
+// that it takes to use it. A policy of the application that tells others nothing either is left alone.
+func keepRouteSecret(out http.Header) {
+	policy := ""
+	for _, line := range out[referrerHeader] {
+		for word := range strings.SplitSeq(line, ",") { // the last that a browser knows counts
+			if word = strings.ToLower(strings.TrimSpace(word)); word != "" {
+				policy = word
+			}
+		}
+	}
+	if policy != "no-referrer" && policy != "same-origin" {
+		policy = "same-origin"
+	}
+	out[referrerHeader] = []string{policy}
 }
 
 // relocate puts root-relative locations under the route's prefix. Others are left alone.

@@ -3,11 +3,13 @@
 package ingress
 
 import (
+	"encoding/base64"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestCookiesAreConfined(t *testing.T) {
@@ -98,6 +100,51 @@ func TestContentOnItsOwnOriginKeepsItsPoliciesButNoCredentials(t *testing.T) {
 		"Set-Cookie": "a=1; Path=/|b=2", "Location": "/login", "Content-Security-Policy": "default-src 'self'",
 		"Service-Worker-Allowed": "x", "Access-Control-Allow-Origin": "http://evil", poweredByHeader: poweredBy,
 	}, "Access-Control-Allow-Credentials", "Server")
+}
+
+func TestPagesOfASignedRouteDoNotTellWhereTheyAre(t *testing.T) {
+	w, e := standard(t, nil)
+	w.configure(map[string]any{"signing": map[string]string{"k": base64.StdEncoding.EncodeToString(signingKey)}})
+	w.put(e, nil)
+	var app seen
+	port := newApp(t, func(rw http.ResponseWriter, r *http.Request) {
+		app.handler(rw, r)
+		if policy := r.URL.Query()["policy"]; policy != nil {
+			rw.Header()["Referrer-Policy"] = policy
+		}
+	})
+	expires := expiresIn(time.Hour)
+	full := FullSignature(signingKey, testID, uint16(port), expires) + "k"
+	signed := "/" + testID + "/" + strconv.Itoa(port) + "/" + expires + "/" + full
+	host := full + "." + testID + "-" + strconv.Itoa(port) + "-" + expires + ".localhost"
+	for query, want := range map[string]string{
+		"":                   "same-origin",
+		"?policy=unsafe-url": "same-origin",
+		"?policy=origin":     "same-origin",
+		"?policy=No-Referrer,+strict-origin-when-cross-origin": "same-origin",
+		"?policy=no-referrer":                         "no-referrer",
+		"?policy=unsafe-url&policy=,same-origin":      "same-origin",
+		"?policy=unsafe-url,no-referrer&policy=+,+":   "no-referrer",
+		"?policy=no-referrer&policy=nonsense,unknown": "same-origin",
+	} {
+		for _, got := range []answer{w.do("GET", signed+"/"+query), w.do("GET", "/"+query, "Host", host)} {
+			got.want(t, 200, "")
+			if policies := got.Header.Values("Referrer-Policy"); !slices.Equal(policies, []string{want}) {
+				t.Errorf("%q: %q", query, policies)
+			}
+		}
+	}
+	if got := w.do("GET", proxyPath(port, "/?policy=origin")).Header.Get("Referrer-Policy"); got != "origin" {
+		t.Errorf("without a signature: %q", got)
+	}
+	// Another sandbox on the same origin does not hear of it either.
+	app.take()
+	for page, want := range map[string]string{signed + "/page": "", proxyPath(port, "/page"): "kept", proxyPath(port, "0/x"): ""} {
+		w.do("GET", proxyPath(port, "/"), "Referer", "http://"+w.address+page).want(t, 200, "")
+		if got := app.take().Header.Get("Referer"); (got != "") != (want != "") {
+			t.Errorf("from %s: %q", page, got)
+		}
+	}
 }
 
 func TestErrorsAndExecdAnswersAreOutOfTheOriginToo(t *testing.T) {

@@ -46,6 +46,9 @@ type Settings struct {
 	acceptsShortSignatures bool
 	domain                 string // of host routes, without a port
 	isMultiTenant          bool
+	// routesByURI says that a gateway of this server names sandboxes by /{id}/{port}. Then applications
+	// are meant to be reached so, with their own Authorization.
+	routesByURI bool
 }
 
 // newSettings reads a config message.
@@ -54,6 +57,7 @@ func newSettings(m *message) (*Settings, error) {
 		signingKeys:            make(map[string][]byte, len(m.Signing)),
 		acceptsShortSignatures: m.AcceptsShortSignatures,
 		isMultiTenant:          m.MultiTenant,
+		routesByURI:            m.RoutesByURI,
 	}
 	var err error
 	if c.keys, err = parseKeyHashes(m.APIKeyHashes); err != nil {

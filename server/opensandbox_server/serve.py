@@ -197,13 +197,14 @@ def door_plan(
 
 def _door_config(settings: Settings, keys: ApiKeys, signers: list[Signer]) -> Mapping[str, Any]:
     gateway = settings.ingress.gateway
-    is_wildcard = settings.ingress.mode == "gateway" and gateway.route.mode == "wildcard"
+    mode = gateway.route.mode if settings.ingress.mode == "gateway" else ""
     return {
         "apiKeyHashes": list(keys.sums),
         "signing": {signer.key_id: b64encode(signer.key).decode() for signer in signers},
         "acceptsShortSignatures": settings.ingress.secure_access.accepts_short_signatures,
-        "domain": gateway.address if is_wildcard else settings.server.domain,
+        "domain": gateway.address if mode == "wildcard" else settings.server.domain,
         "multiTenant": False,
+        "routesByURI": mode == "uri",
     }
 
 
