@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from opensandbox_cli.durations import age, left
-from opensandbox_cli.plain_text import without_controls
+from opensandbox_cli.plain_text import escaped_json, has_controls, without_controls
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -30,11 +30,13 @@ def show(value: Any, output: str, columns: Columns | None = None) -> None:
     """Print one record, or several with a table of ``columns``."""
     match output:
         case "json":
-            click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+            click.echo(escaped_json(json.dumps(value, indent=2, ensure_ascii=False)))
         case "yaml":
             import yaml
 
             text = yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
+            if has_controls(text):
+                text = yaml.safe_dump(value, sort_keys=False)
             click.echo(text, nl=False)
         case _ if isinstance(value, list):
             click.echo(table(value, columns or {}))

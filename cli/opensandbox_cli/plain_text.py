@@ -12,6 +12,7 @@ import sys
 
 # Reorders what follows it: text would read as something that it is not.
 _BIDIRECTIONAL = "\u202a-\u202e\u2066-\u2069"
+_UNWANTED_IN_JSON = re.compile(f"[\x7f-\x9f{_BIDIRECTIONAL}]")
 _UNWANTED = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f{_BIDIRECTIONAL}]")
 _BELL = "\x07"
 _STRING_INTRODUCERS = {"]", "P", "X", "^", "_"}
@@ -106,3 +107,14 @@ def without_controls(text: str) -> str:
 def shown(text: str) -> str:
     """Return a text as it goes to standard output: plain on a terminal, as it is elsewhere."""
     return without_controls(text) if sys.stdout.isatty() else text
+
+
+def escaped_json(text: str) -> str:
+    """Return JSON that means the same, with what commands a terminal written as escapes."""
+    # JSON itself escapes what is below a space, and has the others only within strings.
+    return _UNWANTED_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def has_controls(text: str) -> bool:
+    """Say whether a text would command a terminal."""
+    return _UNWANTED.search(text) is not None

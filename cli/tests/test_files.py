@@ -126,3 +126,19 @@ def test_a_terminal_sees_how_far_a_copy_is_and_a_pipe_does_not(osb: Osb, tmp_pat
         with Screen(osb, "cp", "big", f"{made}:{target}") as screen:
             assert screen.wait() == 0
     assert "big [########################] 100% 4.0 MiB of 4.0 MiB" in screen.text
+
+
+def test_a_name_cannot_command_the_terminal_that_a_search_prints_on(
+    osb: Osb, tmp_path: Path
+) -> None:
+    name = "a\x1b]0;title\x07\x1b[2J\u009b2J\u202eb"
+    (tmp_path / "found").mkdir()
+    (tmp_path / "found" / name).touch()
+    search = ("file", "search", None, str(tmp_path / "found"), "-p", "a*")
+    with osb.sandbox() as made:
+        words = [word or made for word in search]
+        for output in ("raw", "json", "yaml", "table"):
+            with Screen(osb, *words, "-o", output) as screen:
+                assert screen.wait() == 0
+            for bad in ("\x1b]", "\x1b[2J", "\x07", "\u009b", "\u202e"):
+                assert bad not in screen.text, output

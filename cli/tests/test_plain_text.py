@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Text of a sandbox cannot command the terminal it is shown on."""
 
-import pytest
+import json
+import re
 
+import pytest
+import yaml
+
+from opensandbox_cli.output import show
 from opensandbox_cli.plain_text import PlainBytes, PlainText, without_controls
 
 
@@ -30,6 +35,20 @@ from opensandbox_cli.plain_text import PlainBytes, PlainText, without_controls
 )
 def test_sequences_are_dropped_and_text_stays(written: str, shown: str) -> None:
     assert without_controls(written) == shown
+
+
+@pytest.mark.parametrize("output", ["json", "yaml", "table"])
+@pytest.mark.parametrize("bad", ["\x1b[2J", "\x9b2J", "\x9d0;\x9c", "\x85", "\u202e", "\x7f", "\r"])
+def test_no_format_lets_a_name_command_the_terminal(
+    output: str, bad: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = [{"path": f"/a{bad}ä€b"}]
+    show(found, output, {"PATH": "path"})
+    printed = capsys.readouterr().out
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", printed)
+    if output != "table":
+        read = json.loads(printed) if output == "json" else yaml.safe_load(printed)
+        assert read == found, "programs read what was there"
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])

@@ -68,7 +68,7 @@ async def run(
             program, opts=opts, handlers=outputs.handlers if outputs else None
         )
     if background and output == "raw":
-        click.echo(execution.id)
+        click.echo(shown(execution.id or ""))
     else:
         _finish(execution, output)
 
@@ -131,7 +131,7 @@ async def create(invocation: Invocation, sandbox_id: str, workdir: str | None, o
     async with invocation.sandbox(sandbox_id) as sandbox:
         session_id = await sandbox.commands.create_session(working_directory=workdir)
     if output == "raw":
-        click.echo(session_id)
+        click.echo(shown(session_id))
     else:
         show({"sandbox_id": sandbox_id, "session_id": session_id}, output)
 

@@ -12,6 +12,7 @@ import click
 from opensandbox_cli.arguments import MODE, output_option, owner_options, sandbox_argument
 from opensandbox_cli.invocation import Invocation, asynchronous
 from opensandbox_cli.output import record, show
+from opensandbox_cli.plain_text import shown
 from opensandbox_cli.progress import ProgressBar
 
 COLUMNS = {
@@ -182,7 +183,7 @@ async def search(
         found = await sandbox.files.search(SearchEntry(path=path, pattern=pattern))
     if output == "raw":
         for entry in found:
-            click.echo(entry.path)
+            click.echo(shown(entry.path))
     else:
         show([record(entry) for entry in found], output, COLUMNS)
 
