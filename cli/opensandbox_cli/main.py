@@ -86,7 +86,7 @@ class Root(LazyGroup):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Every command has its own --help. Start here: osb run -- echo hello",
 )
-@click.option("--api-key", help="The server's key ($OPEN_SANDBOX_API_KEY).")
+@click.option("--api-key", help="The server's key; better by $OPEN_SANDBOX_API_KEY.")
 @click.option("--domain", help="Where the server is ($OPEN_SANDBOX_DOMAIN; localhost:8080).")
 @click.option(
     "--protocol", type=click.Choice(["http", "https"]), help="How to reach it; http by default."

@@ -58,7 +58,11 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_connection(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--api-key", help="API key (default: $OPEN_SANDBOX_API_KEY)")
+    group.add_argument(
+        "--api-key",
+        help="API key (default: $OPEN_SANDBOX_API_KEY); every user of the machine can see a flag",
+    )
+    group.add_argument("--api-key-file", type=Path, metavar="PATH", help="file with the API key")
     group.add_argument(
         "--domain", help="its address (default: $OPEN_SANDBOX_DOMAIN, else localhost:8080)"
     )
@@ -151,7 +155,7 @@ def _serve(options: argparse.Namespace) -> None:
 
 def _settings(options: argparse.Namespace) -> Settings:
     connection = ConnectionConfig(
-        api_key=options.api_key,
+        api_key=_api_key(options),
         domain=options.domain,
         protocol=options.protocol,
         request_timeout=timedelta(seconds=options.request_timeout_seconds),
@@ -167,6 +171,18 @@ def _settings(options: argparse.Namespace) -> Settings:
             is_kept=options.keep,
         )
     return Settings(connection=connection, workspace=workspace)
+
+
+def _api_key(options: argparse.Namespace) -> str | None:
+    if options.api_key_file is None:
+        key: str | None = options.api_key
+        return key
+    if options.api_key:
+        raise UsageError("--api-key and --api-key-file are one too many")
+    text: str = options.api_key_file.read_text().strip()
+    if not text:
+        raise UsageError(f"{options.api_key_file} is empty; put the server's key into it")
+    return text
 
 
 def _token(file: Path | None) -> str:

@@ -3,10 +3,11 @@
 
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.e2e.server import Server
+from tests.e2e.server import API_KEY, Server
 from tests.mcp.agent import Agent, over_stdio
 
 
@@ -80,3 +81,23 @@ def test_an_unknown_command_is_refused(agent: Agent, sandbox_id: str) -> None:
 def test_the_server_goes_on_after_refusals(agent: Agent, sandbox_id: str) -> None:
     agent.refusal("file_read", sandbox_id=sandbox_id, path="/no/such/file")
     assert agent.do("command_run", sandbox_id=sandbox_id, command="true")["exit_code"] == 0
+
+
+@pytest.mark.parametrize("tool", ["sandbox_get_endpoint", "sandbox_get_signed_endpoint"])
+@pytest.mark.parametrize("port", [44772, 18080])
+def test_a_model_gets_no_way_to_what_serves_the_sandbox(
+    agent: Agent, sandbox_id: str, tool: str, port: int
+) -> None:
+    said = agent.refusal(tool, sandbox_id=sandbox_id, port=port)
+    assert "not for models" in said
+    assert "\n" not in said
+
+
+def test_the_key_can_come_from_a_file(server: Server, tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text("wrong\n")
+    with over_stdio(server, "--api-key-file", str(file)) as agent:
+        assert "INVALID_API_KEY" in agent.refusal("sandbox_list")
+    file.write_text(f"{API_KEY}\n")
+    with over_stdio(server, "--api-key-file", str(file)) as agent:
+        agent.do("sandbox_list")
