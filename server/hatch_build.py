@@ -7,6 +7,7 @@ import os
 import platform
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ class GoPrograms(BuildHookInterface[Any]):
     """execd for every processor sandboxes may have, ingress for that of the server."""
 
     PLUGIN_NAME = "custom"
+    _programs: Path | None = None
 
     def dependencies(self) -> list[str]:
         """Ask for Go as a package when the machine has none."""
@@ -31,10 +33,12 @@ class GoPrograms(BuildHookInterface[Any]):
             return
         machine = platform.machine()
         own = ARCHITECTURES[machine]
-        programs = Path(self.root, "opensandbox_server", "bin")
-        programs.mkdir(exist_ok=True)
+        # Not in the tree: a server that is started from it meanwhile would find them there.
+        self._programs = Path(tempfile.mkdtemp(prefix="opensandbox-programs-"))
         for name, architecture in [("execd", "amd64"), ("execd", "arm64"), ("ingress", own)]:
-            self._build(name, architecture, programs / f"{name}-linux-{architecture}")
+            program = self._programs / f"{name}-linux-{architecture}"
+            self._build(name, architecture, program)
+            build_data["force_include"][str(program)] = f"opensandbox_server/bin/{program.name}"
         recipes = self._beside("sandboxes", "base/Dockerfile")
         build_data["force_include"][str(recipes)] = "opensandbox_server/recipes"
         # Static programs need no C library, and Python code any version.
@@ -42,8 +46,9 @@ class GoPrograms(BuildHookInterface[Any]):
         build_data["tag"] = f"py3-none-manylinux_2_17_{machine}.manylinux2014_{machine}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
-        """Leave no programs in the tree: they would be found before newer ones in build/."""
-        shutil.rmtree(Path(self.root, "opensandbox_server", "bin"), ignore_errors=True)
+        """Remove what was built for the wheel and is now in it."""
+        if self._programs is not None:
+            shutil.rmtree(self._programs)
 
     def _build(self, name: str, architecture: str, target: Path) -> None:
         go = shutil.which("go")
