@@ -37,7 +37,7 @@ class Operation:
 @functools.cache
 def document() -> dict[str, Any]:
     """Return the whole specification."""
-    loaded: dict[str, Any] = yaml.safe_load(SPECIFICATION.read_text())
+    loaded: dict[str, Any] = yaml.load(SPECIFICATION.read_text(), yaml.CSafeLoader)
     return loaded
 
 

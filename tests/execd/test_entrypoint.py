@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon import BINARY, Daemon
+from tests.daemon import BINARY, Daemon, client_of
 from tests.execd.events import eventually, run, start
-from tests.execd.launch import client_of, outcome, running
+from tests.execd.launch import is_listening, outcome, running
 
 
 def flags(home: Path) -> list[str]:
@@ -53,7 +53,7 @@ def test_the_daemon_serves_while_the_entrypoint_runs_and_ends_with_it(tmp_path: 
     path = tmp_path / "s"
     script = f"while [ ! -e {tmp_path}/go ]; do sleep 0.01; done; exit 6"
     with running(tmp_path, *flags(tmp_path), "sh", "-c", script) as process:
-        eventually(path.exists)
+        eventually(lambda: is_listening(path))
         with client_of(path) as client:
             assert run(client, "echo served").stdout == ["served"]
             lingering = start(client, "exec sleep 1000")
@@ -65,7 +65,7 @@ def test_the_daemon_serves_while_the_entrypoint_runs_and_ends_with_it(tmp_path: 
 def test_sigterm_ends_a_daemon_without_entrypoint_and_what_it_started(tmp_path: Path) -> None:
     path, pid_file = tmp_path / "s", tmp_path / "pid"
     with running(tmp_path, f"--listen=unix://{path}") as process:
-        eventually(path.exists)
+        eventually(lambda: is_listening(path))
         with client_of(path) as client:
             start(client, f"echo $$ > {pid_file}; exec sleep 1000")
             eventually(lambda: pid_file.exists() and pid_file.read_text())
@@ -93,7 +93,7 @@ def test_a_log_that_nobody_reads_any_more_does_not_end_the_daemon(tmp_path: Path
     command = [str(BINARY), f"--state-dir={tmp_path / 'state'}", f"--listen=unix://{path}"]
     with subprocess.Popen([*command, "--log-level=7"], stderr=subprocess.PIPE) as process:
         assert process.stderr is not None
-        eventually(path.exists)
+        eventually(lambda: is_listening(path))
         process.stderr.close()
         with client_of(path) as client:
             for _ in range(20):  # each writes to the log

@@ -7,9 +7,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.daemon import BINARY, Daemon
+from tests.daemon import BINARY, Daemon, client_of
 from tests.execd.events import eventually
-from tests.execd.launch import client_of, outcome, running
+from tests.execd.launch import is_listening, outcome, running
 
 
 def free_port() -> int:
@@ -29,7 +29,7 @@ def test_listen_may_be_repeated_with_tcp_and_unix(tmp_path: Path) -> None:
     port, path = free_port(), tmp_path / "execd.sock"
     flags = [f"--listen=tcp://127.0.0.1:{port}", f"--listen=unix://{path}"]
     with running(tmp_path, *flags) as process, client_of(path) as client:
-        eventually(path.exists)
+        eventually(lambda: is_listening(path))
         assert client.get("/ping").status_code == 200
         assert httpx.get(f"http://127.0.0.1:{port}/ping", trust_env=False).status_code == 200
     assert process.returncode == 0
@@ -39,18 +39,19 @@ def test_listen_may_be_repeated_with_tcp_and_unix(tmp_path: Path) -> None:
 def test_a_socket_that_a_dead_daemon_left_is_taken_over(tmp_path: Path) -> None:
     path = tmp_path / "execd.sock"
     with running(tmp_path, f"--listen=unix://{path}") as process:
-        eventually(path.exists)
+        eventually(lambda: is_listening(path))
         process.kill()
         process.wait(20)
     assert path.exists()
     with running(tmp_path, f"--listen=unix://{path}"), client_of(path) as client:
-        eventually(lambda: is_answering(client))
+        eventually(lambda: is_listening(path))
+        assert client.get("/ping").status_code == 200
 
 
 def test_a_socket_that_a_living_daemon_has_is_left_to_it(tmp_path: Path) -> None:
     path = tmp_path / "execd.sock"
     with running(tmp_path, f"--listen=unix://{path}"), client_of(path) as client:
-        eventually(path.exists)
+        eventually(lambda: is_listening(path))
         second = outcome(tmp_path, f"--listen=unix://{path}")
         assert second.returncode > 0
         assert client.get("/ping").status_code == 200

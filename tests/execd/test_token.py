@@ -8,20 +8,19 @@ from pathlib import Path
 
 import httpx
 import pytest
-import yaml
 
-from tests.daemon import TOKEN_HEADER, Daemon, DaemonUnavailableError, run_daemon
+from tests.contract.specification import document
+from tests.daemon import TOKEN_HEADER, Daemon, DaemonUnavailableError, client_of, run_daemon
 from tests.execd.events import eventually, run
-from tests.execd.launch import client_of, outcome, running
+from tests.execd.launch import is_listening, outcome, running
 
 TOKEN = "correct horse battery staple"  # noqa: S105 - a test's own
-SPEC = Path(__file__).resolve().parents[2] / "specs" / "execd.yaml"
 METHODS = ("get", "put", "post", "delete", "patch", "head", "options")
 
 
 def routes() -> list[tuple[str, str]]:
     """Return every operation of the specification, and some that are in no specification."""
-    paths = yaml.safe_load(SPEC.read_text())["paths"] if SPEC.exists() else {}
+    paths = document()["paths"]
     declared = [(m.upper(), path) for path, item in paths.items() for m in item if m in METHODS]
     return [
         *declared,
@@ -50,8 +49,7 @@ def guarded() -> Iterator[Daemon]:
 
 @pytest.fixture
 def stranger(guarded: Daemon) -> Iterator[httpx.Client]:
-    transport = httpx.HTTPTransport(uds=str(guarded.socket_path))
-    with httpx.Client(transport=transport, base_url="http://execd", trust_env=False) as client:
+    with client_of(guarded.socket_path) as client:
         yield client
 
 
@@ -114,7 +112,7 @@ def test_a_token_is_read_from_a_descriptor(tmp_path: Path) -> None:
     flags = [f"--listen=unix://{path}", f"--access-token-fd={reader}"]
     with running(tmp_path, *flags, pass_fds=[reader]), client_of(path) as client:
         os.close(reader)
-        eventually(path.exists)
+        eventually(lambda: is_listening(path))
         assert client.get("/ping").status_code == 401
         assert client.get("/ping", headers={TOKEN_HEADER: TOKEN}).status_code == 200
 

@@ -17,7 +17,7 @@ from opensandbox.models import WireModel
 from sdks.python.tests.test_models import IMAGE
 
 SPECIFICATION = Path(__file__).parents[3] / "specs" / "lifecycle.yaml"
-DOCUMENT: dict[str, Any] = yaml.safe_load(SPECIFICATION.read_text())
+DOCUMENT: dict[str, Any] = yaml.load(SPECIFICATION.read_text(), yaml.CSafeLoader)
 SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]
 METHODS = ("get", "put", "post", "patch", "delete")
 
