@@ -164,6 +164,8 @@ def told(context: Context, cell: str) -> list[Event]:
     """Run a cell and return what was told of it, but for what differs from run to run."""
     events: list[Event] = []
     for event in context.run(cell).events[1:]:
+        if event["type"] == "ping":  # how long it took is chance, too
+            continue
         same = {key: event[key] for key in event if key not in ("timestamp", "execution_time")}
         is_more = events and same["type"] == events[-1]["type"] in ("stdout", "stderr")
         if is_more:  # how output is cut into events is chance

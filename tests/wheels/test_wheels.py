@@ -40,6 +40,9 @@ OF_PYDANTIC = {
     "typing-inspection",
 }
 
+# Go is compiled for two kinds of processor, on a fresh machine with its standard library.
+pytestmark = pytest.mark.timeout(400)
+
 USE = """
 import sys
 from opensandbox import SandboxSync
