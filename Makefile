@@ -4,7 +4,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-build setup-run setup-cluster quickstart test check bench build serve images clean
+.PHONY: help setup setup-build setup-run setup-cluster quickstart test test-fast fuzz check bench build serve images clean
 .PHONY: cluster cluster-stop cluster-image cluster-load cluster-test
 
 TOOLS   := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/opensandbox/tools
@@ -34,8 +34,14 @@ setup-cluster:
 quickstart: setup-run build ## Start a server, run commands and code in a sandbox, clean up
 	@.venv/bin/python scripts/quickstart.py
 
-test: setup build ## Run every test: Go with the race detector, fuzzing for a bounded time, Python
+test: setup setup-run build ## Run every test: Go with the race detector, and Python beside it
 	@scripts/test
+
+test-fast: setup setup-run build ## Run what takes less than three minutes, for work in progress
+	@scripts/test fast
+
+fuzz: setup-build ## Fuzz every parser of Go for FUZZTIME each (default 5s)
+	@mkdir -p build && scripts/fuzz
 
 check: setup build ## Check formatting, lint, types, the specification and the docs
 	@scripts/check

@@ -29,6 +29,7 @@ BLOCKS = [
 LANGUAGES = {"python", "sh", "json", "toml", "text"}
 ELSEWHERE = {
     "make test": ".ci/run",
+    "make fuzz": ".ci/run",
     "make check": ".ci/run",
     "make bench": "tests/repository/test_scripts.py",
     "pip install": "tests/wheels/test_wheels.py",
