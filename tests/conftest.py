@@ -21,6 +21,12 @@ def daemon(kind: Kind) -> Iterator[Daemon]:
     yield from _daemon_or_skip(kind)
 
 
+@pytest.fixture(scope="module")
+def shared_daemon() -> Iterator[Daemon]:
+    """Run one daemon for all tests of a module that leave it as it was, wherever it runs."""
+    yield from _daemon_or_skip("user")
+
+
 @pytest.fixture
 def throwaway_daemon() -> Iterator[Daemon]:
     """Run a daemon that may be told to destroy everything it sees."""

@@ -99,8 +99,8 @@ def test_a_hostile_archive_writes_nothing_outside(
 
 
 @pytest.mark.parametrize("body", [b"not a tar" * 100, b"\x00" * 100, b"x"])
-def test_a_body_that_is_no_tar_is_refused(daemon: Daemon, body: bytes) -> None:
-    assert extract(daemon, body).status_code == 400
+def test_a_body_that_is_no_tar_is_refused(shared_daemon: Daemon, body: bytes) -> None:
+    assert extract(shared_daemon, body).status_code == 400
 
 
 def test_a_tar_that_is_cut_is_refused(daemon: Daemon) -> None:

@@ -81,10 +81,12 @@ def test_the_cursor_grows_as_a_running_command_writes(daemon: Daemon) -> None:
 
 
 @pytest.mark.parametrize("cursor", ["-1", "x", "1.5", "", "99999999999999999999"])
-def test_a_cursor_that_is_no_count_is_refused(daemon: Daemon, cursor: str) -> None:
-    identifier = start(daemon.client, "true")
+def test_a_cursor_that_is_no_count_is_refused(shared_daemon: Daemon, cursor: str) -> None:
+    identifier = start(shared_daemon.client, "true")
     for route in ("logs", "output"):
-        answer = daemon.client.get(f"/command/{identifier}/{route}", params={"cursor": cursor})
+        answer = shared_daemon.client.get(
+            f"/command/{identifier}/{route}", params={"cursor": cursor}
+        )
         assert_error(answer, 400, "INVALID_REQUEST_BODY")
 
 

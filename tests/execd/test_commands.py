@@ -32,8 +32,8 @@ def test_echo_gives_init_one_line_and_complete(daemon: Daemon) -> None:
 
 
 @pytest.mark.parametrize("code", [1, 7, 126, 255])
-def test_an_exit_code_is_the_value_of_the_error(daemon: Daemon, code: int) -> None:
-    execution = run(daemon.client, f"echo before; exit {code}")
+def test_an_exit_code_is_the_value_of_the_error(shared_daemon: Daemon, code: int) -> None:
+    execution = run(shared_daemon.client, f"echo before; exit {code}")
     assert execution.stdout == ["before"]
     assert execution.error == {
         "ename": "CommandExecError",
@@ -145,13 +145,15 @@ def test_a_cwd_that_is_no_directory_is_refused(daemon: Daemon, cwd: str) -> None
     ],
     ids=str,
 )
-def test_a_body_that_breaks_a_rule_is_refused(daemon: Daemon, body: object) -> None:
-    assert_error(daemon.client.post("/command", json=body), 400, "INVALID_REQUEST_BODY")
+def test_a_body_that_breaks_a_rule_is_refused(shared_daemon: Daemon, body: object) -> None:
+    assert_error(shared_daemon.client.post("/command", json=body), 400, "INVALID_REQUEST_BODY")
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b'"x"', b"{}{}", b"\xff"], ids=repr)
-def test_a_body_that_is_not_json_is_refused(daemon: Daemon, content: bytes) -> None:
-    assert_error(daemon.client.post("/command", content=content), 400, "INVALID_REQUEST_BODY")
+def test_a_body_that_is_not_json_is_refused(shared_daemon: Daemon, content: bytes) -> None:
+    assert_error(
+        shared_daemon.client.post("/command", content=content), 400, "INVALID_REQUEST_BODY"
+    )
 
 
 def test_a_timeout_kills_the_whole_group(daemon: Daemon) -> None:

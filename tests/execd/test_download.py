@@ -45,25 +45,25 @@ def test_a_name_that_is_not_ascii_is_encoded_in_the_header(daemon: Daemon) -> No
     ],
 )
 def test_a_range_is_answered_with_206(
-    daemon: Daemon, value: str, content: bytes, content_range: str
+    shared_daemon: Daemon, value: str, content: bytes, content_range: str
 ) -> None:
-    write(daemon.client, f"{daemon.workdir}/ten", TEN)
-    answer = download(daemon, "ten", range=value)
+    write(shared_daemon.client, f"{shared_daemon.workdir}/ten", TEN)
+    answer = download(shared_daemon, "ten", range=value)
     assert answer.status_code == 206
     assert answer.content == content
     assert answer.headers["content-range"] == content_range
 
 
 @pytest.mark.parametrize("value", ["bytes=10-", "bytes=100-200", "bytes=-0"])
-def test_a_range_outside_the_file_is_answered_with_416(daemon: Daemon, value: str) -> None:
-    write(daemon.client, f"{daemon.workdir}/ten", TEN)
-    assert download(daemon, "ten", range=value).status_code == 416
+def test_a_range_outside_the_file_is_answered_with_416(shared_daemon: Daemon, value: str) -> None:
+    write(shared_daemon.client, f"{shared_daemon.workdir}/ten", TEN)
+    assert download(shared_daemon, "ten", range=value).status_code == 416
 
 
 @pytest.mark.parametrize("value", ["bytes=x-", "bytes=5-2", "bytes=", "bytes=--1"])
-def test_a_malformed_range_is_refused(daemon: Daemon, value: str) -> None:
-    write(daemon.client, f"{daemon.workdir}/ten", TEN)
-    assert download(daemon, "ten", range=value).status_code in (400, 416)
+def test_a_malformed_range_is_refused(shared_daemon: Daemon, value: str) -> None:
+    write(shared_daemon.client, f"{shared_daemon.workdir}/ten", TEN)
+    assert download(shared_daemon, "ten", range=value).status_code in (400, 416)
 
 
 def test_a_range_in_another_unit_is_ignored_as_http_says(daemon: Daemon) -> None:
@@ -82,10 +82,14 @@ def test_a_range_in_another_unit_is_ignored_as_http_says(daemon: Daemon) -> None
     ],
 )
 def test_lines_are_joined_without_a_newline_at_the_end(
-    daemon: Daemon, query: dict[str, str], content: bytes
+    shared_daemon: Daemon, query: dict[str, str], content: bytes
 ) -> None:
-    write(daemon.client, f"{daemon.workdir}/lines", b"line1\nline2\nline3\nline4\nline5\n")
-    answer = download(daemon, "lines", **query)
+    write(
+        shared_daemon.client,
+        f"{shared_daemon.workdir}/lines",
+        b"line1\nline2\nline3\nline4\nline5\n",
+    )
+    answer = download(shared_daemon, "lines", **query)
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith("text/plain")
     assert answer.content == content
@@ -94,15 +98,15 @@ def test_lines_are_joined_without_a_newline_at_the_end(
 @pytest.mark.parametrize("value", ["0", "-1", "x", "1.5", "99999999999999999999"])
 @pytest.mark.parametrize("name", ["offset", "limit"])
 def test_an_offset_or_limit_that_is_not_positive_is_refused(
-    daemon: Daemon, name: str, value: str
+    shared_daemon: Daemon, name: str, value: str
 ) -> None:
-    write(daemon.client, f"{daemon.workdir}/lines", b"1\n2\n")
-    assert download(daemon, "lines", **{name: value}).status_code == 400
+    write(shared_daemon.client, f"{shared_daemon.workdir}/lines", b"1\n2\n")
+    assert download(shared_daemon, "lines", **{name: value}).status_code == 400
 
 
-def test_lines_and_range_together_are_refused(daemon: Daemon) -> None:
-    write(daemon.client, f"{daemon.workdir}/ten", TEN)
-    assert download(daemon, "ten", range="bytes=0-1", offset="1").status_code == 400
+def test_lines_and_range_together_are_refused(shared_daemon: Daemon) -> None:
+    write(shared_daemon.client, f"{shared_daemon.workdir}/ten", TEN)
+    assert download(shared_daemon, "ten", range="bytes=0-1", offset="1").status_code == 400
 
 
 def test_what_is_no_file_is_refused(daemon: Daemon) -> None:

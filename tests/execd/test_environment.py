@@ -43,9 +43,9 @@ def test_the_env_file_is_read_afresh_for_each_run(daemon: Daemon) -> None:
         ("1X=bad\nV=good\n", "good"),
     ],
 )
-def test_the_env_file_format(daemon: Daemon, text: str, expected: str) -> None:
-    write_env_file(daemon, text)
-    assert variable(daemon, "V") == [expected]
+def test_the_env_file_format(shared_daemon: Daemon, text: str, expected: str) -> None:
+    write_env_file(shared_daemon, text)
+    assert variable(shared_daemon, "V") == [expected]
 
 
 def test_a_single_quoted_value_may_span_lines(daemon: Daemon) -> None:

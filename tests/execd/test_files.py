@@ -91,12 +91,12 @@ def test_permissions_change_the_owner_by_name_or_number(daemon: Daemon) -> None:
 
 
 @pytest.mark.parametrize("mode", [8, 648, -1, 77777, "644", 1.5])
-def test_a_mode_that_is_not_octal_digits_is_refused(daemon: Daemon, mode: object) -> None:
-    sh(daemon, "touch f; chmod 600 f")
-    path = f"{daemon.workdir}/f"
-    answer = daemon.client.post("/files/permissions", json={path: {"mode": mode}})
+def test_a_mode_that_is_not_octal_digits_is_refused(shared_daemon: Daemon, mode: object) -> None:
+    sh(shared_daemon, "touch f; chmod 600 f")
+    path = f"{shared_daemon.workdir}/f"
+    answer = shared_daemon.client.post("/files/permissions", json={path: {"mode": mode}})
     assert_error(answer, 400, "INVALID_REQUEST_BODY")
-    assert info(daemon, "f")[path]["mode"] == 600
+    assert info(shared_daemon, "f")[path]["mode"] == 600
 
 
 def test_permissions_of_a_missing_file_or_unknown_owner_are_refused(daemon: Daemon) -> None:
@@ -224,8 +224,10 @@ def test_deleting_a_directory_is_recursive_and_does_not_follow_links(daemon: Dae
 
 
 @pytest.mark.parametrize("path", ["", "relative/../../x", "$UNSET_VARIABLE/x"])
-def test_a_path_that_cannot_be_expanded_or_is_empty_is_refused(daemon: Daemon, path: str) -> None:
-    answer = daemon.client.get("/files/info", params={"path": path})
+def test_a_path_that_cannot_be_expanded_or_is_empty_is_refused(
+    shared_daemon: Daemon, path: str
+) -> None:
+    answer = shared_daemon.client.get("/files/info", params={"path": path})
     assert answer.status_code in (400, 404)
 
 
@@ -250,8 +252,8 @@ def test_an_identity_writes_and_reads_as_that_user(daemon: Daemon) -> None:
 
 
 @pytest.mark.parametrize("identity", ["-1/0", "0/x", "4294967295/0", "0/4294967295", "1.5/0"])
-def test_an_identity_out_of_range_is_refused(daemon: Daemon, identity: str) -> None:
-    answer = daemon.client.get(
-        f"/v1/filesystem/{identity}/files/info", params={"path": daemon.workdir}
+def test_an_identity_out_of_range_is_refused(shared_daemon: Daemon, identity: str) -> None:
+    answer = shared_daemon.client.get(
+        f"/v1/filesystem/{identity}/files/info", params={"path": shared_daemon.workdir}
     )
     assert answer.status_code == 400

@@ -261,14 +261,14 @@ def test_an_unknown_terminal_is_not_found(daemon: Daemon) -> None:
 
 
 @pytest.mark.parametrize("query", ["since=-1", "since=x", "pty=2", "takeover=maybe"])
-def test_a_query_that_makes_no_sense_is_refused(daemon: Daemon, query: str) -> None:
+def test_a_query_that_makes_no_sense_is_refused(shared_daemon: Daemon, query: str) -> None:
     with pytest.raises(InvalidStatus) as refused:
-        Terminal(daemon, make(daemon), query)
+        Terminal(shared_daemon, make(shared_daemon), query)
     assert refused.value.response.status_code == 400
 
 
-def test_a_request_that_is_no_upgrade_is_refused(daemon: Daemon) -> None:
-    answer: httpx.Response = daemon.client.get(f"/pty/{make(daemon)}/ws")
+def test_a_request_that_is_no_upgrade_is_refused(shared_daemon: Daemon) -> None:
+    answer: httpx.Response = shared_daemon.client.get(f"/pty/{make(shared_daemon)}/ws")
     assert 400 <= answer.status_code < 500
 
 

@@ -94,15 +94,19 @@ def test_odd_names_are_kept(daemon: Daemon, name: str) -> None:
     assert answer.content == b"odd"
 
 
-def test_parts_that_do_not_pair_are_refused(daemon: Daemon) -> None:
+def test_parts_that_do_not_pair_are_refused(shared_daemon: Daemon) -> None:
     wrong = [
         [],
-        [metadata(f"{daemon.workdir}/x")],
+        [metadata(f"{shared_daemon.workdir}/x")],
         [part("file", b"x")],
-        [metadata(f"{daemon.workdir}/x"), metadata(f"{daemon.workdir}/y"), part("file", b"x")],
+        [
+            metadata(f"{shared_daemon.workdir}/x"),
+            metadata(f"{shared_daemon.workdir}/y"),
+            part("file", b"x"),
+        ],
     ]
     for parts in wrong:
-        assert_error(send(daemon.client, *parts), 400, "INVALID_FILE")
+        assert_error(send(shared_daemon.client, *parts), 400, "INVALID_FILE")
 
 
 @pytest.mark.parametrize(
@@ -121,8 +125,8 @@ def test_parts_that_do_not_pair_are_refused(daemon: Daemon) -> None:
     ],
     ids=repr,
 )
-def test_metadata_that_makes_no_sense_is_refused(daemon: Daemon, body: bytes) -> None:
-    answer = send(daemon.client, part("metadata", body), part("file", b"x"))
+def test_metadata_that_makes_no_sense_is_refused(shared_daemon: Daemon, body: bytes) -> None:
+    answer = send(shared_daemon.client, part("metadata", body), part("file", b"x"))
     assert_error(answer, 400, "INVALID_FILE_METADATA")
 
 
@@ -137,9 +141,11 @@ def test_a_body_that_is_cut_leaves_no_partial_file(daemon: Daemon) -> None:
 @pytest.mark.parametrize(
     "content_type", ["application/json", "multipart/form-data", "multipart/mixed; boundary=x", ""]
 )
-def test_a_content_type_that_is_not_a_form_is_refused(daemon: Daemon, content_type: str) -> None:
+def test_a_content_type_that_is_not_a_form_is_refused(
+    shared_daemon: Daemon, content_type: str
+) -> None:
     headers = {"content-type": content_type}
-    answer = daemon.client.post("/files/upload", content=b"x", headers=headers)
+    answer = shared_daemon.client.post("/files/upload", content=b"x", headers=headers)
     assert answer.status_code == 400
     assert answer.json()["code"].startswith("INVALID_")
 
