@@ -4,7 +4,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-build setup-run setup-cluster quickstart test test-fast fuzz check bench build serve images clean
+.PHONY: help setup setup-build setup-run setup-cluster quickstart test test-fast fuzz check audit bench build serve images clean
 .PHONY: cluster cluster-stop cluster-image cluster-load cluster-test
 
 TOOLS   := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/opensandbox/tools
@@ -45,6 +45,9 @@ fuzz: setup-build ## Fuzz every parser of Go for FUZZTIME each (default 5s)
 
 check: setup build ## Check formatting, lint, types, the specification and the docs
 	@scripts/check
+
+audit: setup ## Ask the public databases about vulnerabilities of what we build with; needs the internet
+	@scripts/audit
 
 bench: setup-build build ## Measure execd against the plain alternative; writes build/bench.json
 	@python3=$$(scripts/setup python) && "$$python3" benchmarks/run.py

@@ -2,6 +2,7 @@
 """The wheels are whole: built from this tree, installed elsewhere, and used from there."""
 
 import contextlib
+import hashlib
 import json
 import os
 import shutil
@@ -204,6 +205,24 @@ def test_the_server_wheel_carries_its_programs_and_recipes(environment: Path) ->
     assert any(name.startswith("ingress") for name in names)
     recipes = {file.parent.name for file in package.glob("recipes/*/Dockerfile")}
     assert recipes == {"base", "code-interpreter"}
+
+
+def test_the_server_wheel_lists_what_is_in_it(environment: Path) -> None:
+    [place] = environment.glob("lib/python3*/site-packages")
+    [path] = place.glob("opensandbox_server-*.dist-info/sboms/*.cdx.json")
+    bill = json.loads(path.read_text())
+    assert (bill["bomFormat"], bill["metadata"]["component"]["name"]) == (
+        "CycloneDX",
+        "opensandbox-server",
+    )
+    files = {part["name"]: part for part in bill["components"] if part["type"] == "file"}
+    assert len(files) == 3
+    for name, part in files.items():
+        [known] = part["hashes"]
+        content = hashlib.sha256((place / name).read_bytes()).hexdigest()
+        assert (known["alg"], known["content"]) == ("SHA-256", content)
+    modules = {part["purl"].partition("@")[0] for part in bill["components"] if "purl" in part}
+    assert {"pkg:golang/stdlib", "pkg:golang/golang.org/x/sys"} <= modules
 
 
 def test_a_sandbox_runs_from_what_the_wheels_installed(
