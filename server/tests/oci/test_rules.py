@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from pyroute2 import IPRoute  # type: ignore[import-untyped]
 
-from opensandbox_server.runtimes.oci.network import BLOCKS, Block, claim_block
+from opensandbox_server.runtimes.oci.network import BLOCKS, Block, Network, claim_block
 from opensandbox_server.runtimes.oci.options import read_options
 from opensandbox_server.runtimes.oci.resolver import chosen_nameserver
 from opensandbox_server.runtimes.oci.rules import NEVER_OUTSIDE, Reach, ruleset
@@ -193,6 +193,24 @@ def claim(owner: Path, place: Path, record: Path) -> int:
 def test_the_rules_are_in_force_once(home: Home) -> None:
     tables = [table for table in nft("list tables").splitlines() if home.bridge in table]
     assert tables == [f"table inet {home.bridge}", f"table bridge {home.bridge}"]
+
+
+def test_rules_that_a_reload_of_the_firewall_removed_come_back(
+    network: int, tmp_path: Path
+) -> None:
+    assert network >= 0
+    block, ids = claim_block(tmp_path / "block.json", "/nowhere", SUBNET, tmp_path / "claims")
+    ours = Network(block, Reach("127.0.0.1"))
+    ours.open()
+    try:
+        before = sorted(nft("list ruleset").splitlines())
+        for removal in (f"delete table bridge {block.bridge}", "flush ruleset"):
+            nft(removal)
+            ours.keep_up()
+            assert sorted(nft("list ruleset").splitlines()) == before
+    finally:
+        ours.close()
+        ids.close()
 
 
 def test_the_bridge_keeps_its_hardware_address_whatever_links_come_and_go(home: Home) -> None:

@@ -208,6 +208,11 @@ table bridge {bridge} {{
 """
 
 
+def presence(bridge: str) -> str:
+    """Return the question whether both tables are there; it fails when one is not."""
+    return f"list chain inet {bridge} outbound\nlist chain bridge {bridge} bound\n"
+
+
 def fullness(bridge: str, *, is_full: bool) -> str:
     """Return what lets sandboxes open connections, or not; those they have go on."""
     return f"flush chain inet {bridge} full\n" + f"add rule inet {bridge} full drop\n" * is_full
