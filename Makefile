@@ -6,6 +6,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-build setup-run setup-cluster quickstart test test-fast fuzz check audit bench build serve images clean
 .PHONY: cluster cluster-stop cluster-image cluster-load cluster-test
+.PHONY: setup-vm vm vm-test vm-test-short
 
 TOOLS   := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/opensandbox/tools
 VERSION := $(shell cat VERSION)
@@ -30,6 +31,9 @@ setup-run:
 
 setup-cluster:
 	@scripts/setup cluster
+
+setup-vm:
+	@scripts/setup vm
 
 quickstart: setup-run build ## Start a server, run commands and code in a sandbox, clean up
 	@.venv/bin/python scripts/quickstart.py
@@ -81,6 +85,16 @@ cluster-load: setup-cluster ## Fill that cluster with nodes and pods that only p
 
 cluster-test: setup-cluster ## Start clusters, try them out, break them, stop them, look what is left
 	@.venv/bin/python -m pytest -q -s tests/cluster/lifecycle.py tests/cluster/workloads.py
+
+# make vm SUITE=trixie; the machine has no way to the Internet
+vm: setup-vm build ## A Debian in a virtual machine with this clone in it, its console here: SUITE
+	@.venv/bin/python -m tests.vm $(if $(SUITE),--suite=$(SUITE)) shell
+
+vm-test: setup-vm build ## Run the tests of the embedded runtime on a machine like the users': SUITE
+	@.venv/bin/python -m tests.vm $(if $(SUITE),--suite=$(SUITE)) test
+
+vm-test-short: setup-vm build ## The same in minutes: doctor and quickstart
+	@.venv/bin/python -m tests.vm $(if $(SUITE),--suite=$(SUITE)) test --short
 
 clean: ## Remove what make has built; caches outside the clone stay
 	rm -rf build .venv uv.lock .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -26,7 +26,7 @@ from opensandbox.exceptions import SandboxException
 
 T = TypeVar("T")
 
-START_LIMIT = 60.0
+START_LIMIT = 180.0
 """How long the server may take to answer, in seconds; the first start makes the Python pack."""
 CODE = """
 import sys, IPython

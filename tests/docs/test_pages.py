@@ -39,6 +39,7 @@ ELSEWHERE = {
     "docker build": "tests/images/docker.py",
     "opensandbox/code-interpreter": "tests/images/code_interpreter.py",
     "make cluster": ".ci/run",
+    "make vm": ".ci/run",
     "pytest": "scripts/test",
     "go test": "scripts/test",
 }

@@ -126,4 +126,4 @@ def test_make_help_lists_every_target() -> None:
     makefile = (ROOT / "Makefile").read_text()
     phony = set(" ".join(re.findall(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)).split())
     explained = set(re.findall(r"^([a-z-]+):.*## ", makefile, re.MULTILINE))
-    assert phony - explained == {"setup-build", "setup-cluster", "setup-run"}
+    assert phony - explained == {"setup-build", "setup-cluster", "setup-run", "setup-vm"}
