@@ -27,7 +27,7 @@ from opensandbox_server.spawn import Child, spawn
 
 log = logging.getLogger(__name__)
 
-READY_SECONDS = 60.0
+READY_SECONDS = 300.0
 """How long the launcher may take to find sandboxes again and make its bridge."""
 END_SECONDS = 30.0
 """How long it may take to finish what it is doing when the server ends."""
