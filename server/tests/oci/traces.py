@@ -6,15 +6,27 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import time
 from pathlib import Path
 
 from pyroute2 import IPRoute  # type: ignore[import-untyped]
 
 from opensandbox_server.runtimes.oci.runtime import cgroup_parent
 
+TRASH_SECONDS = 300
+"""Nobody waits for the trash but tests; on a busy machine it is emptied last of all."""
+
+
+def wait_for_empty_trash(data_dir: Path) -> None:
+    """Return when what was deleted is gone from the disk too."""
+    until = time.monotonic() + TRASH_SECONDS
+    while left := list((data_dir / "trash").glob("*")):
+        assert time.monotonic() < until, left
+        time.sleep(0.02)
+
 
 def traces(data_dir: Path, launcher: int) -> dict[str, object]:
-    """Return everything there is now that a start or a stop may change."""
+    """Return everything there is now that a start or a stop may change, but for the trash."""
     with IPRoute() as netlink:
         links = sorted(link.get_attr("IFLA_IFNAME") for link in netlink.get_links())
     return {
@@ -28,7 +40,7 @@ def traces(data_dir: Path, launcher: int) -> dict[str, object]:
         "files": sorted(
             str(path)
             for path in data_dir.glob("**/*")
-            if ".ahead-" not in str(path) and "images" not in path.parts
+            if ".ahead-" not in str(path) and not {"images", "trash"} & set(path.parts)
         ),
         "mounts": Path(f"/proc/{launcher}/mountinfo").read_text().count("opensandbox"),
         "host mounts": Path("/proc/self/mountinfo").read_text().count("opensandbox"),
