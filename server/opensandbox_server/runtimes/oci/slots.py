@@ -67,7 +67,8 @@ class Slots:
         self._sandboxes = sandboxes
         self._network = network
         self._ahead = ahead
-        self._free = collections.deque(sorted(set(network.block.indexes) - set(taken)))
+        self._out = set(taken)
+        self._free = collections.deque(sorted(set(network.block.indexes) - self._out))
         self._ready: collections.deque[Slot] = collections.deque()
         self._changed = threading.Condition()
         self._fault: Exception | None = None
@@ -95,6 +96,7 @@ class Slots:
             if not self._ready:
                 raise SlotsExhausted(f"no namespaces for another sandbox: {self._why()}")
             slot = self._ready.popleft()
+            self._out.add(slot.index)
             self._changed.notify_all()
             return slot
 
@@ -103,11 +105,20 @@ class Slots:
         self._network.disconnect(slot.index)
 
     def give_back(self, index: int) -> None:
-        """Remove what is left of a used slot; its index may be used again, last of all."""
+        """Remove what is left of a used slot; its index may be used again, last of all.
+
+        Once: were it free twice, two sandboxes would share their ids and their address.
+        """
+        with self._changed:
+            if index not in self._out:
+                return
         self._network.disconnect(index)
         with contextlib.suppress(NetworkFault):  # who gets the address next meets it again
             self._network.forget_connections(index)
         with self._changed:
+            if index not in self._out:
+                return
+            self._out.remove(index)
             self._free.append(index)
             self._changed.notify_all()
 
