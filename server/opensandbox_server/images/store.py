@@ -97,6 +97,8 @@ class ImageStore:
                 if is_ours:
                     shutil.rmtree(fresh, ignore_errors=True)
         in_use = self._images_in_use()
+        if in_use is None:
+            return
         for aside in self._directory.glob(".old-*"):
             if _described_name(aside / "image") not in in_use:
                 shutil.rmtree(aside, ignore_errors=True)
@@ -197,14 +199,21 @@ class ImageStore:
             aside = Path(tempfile.mkdtemp(prefix=".old-", dir=self._directory))
             place.rename(aside / "image")
 
-    def _images_in_use(self) -> set[str]:
-        """Return the names that running sandboxes were made by, and what those may stand for."""
+    def _images_in_use(self) -> set[str] | None:
+        """Return the names that running sandboxes were made by, and what those may stand for.
+
+        None when that of one cannot be told.
+        """
         found: set[str] = set()
         for record in self._sandboxes.glob("*/state.json"):
-            with contextlib.suppress(OSError, ValueError, KeyError):
+            try:
                 described = json.loads(record.read_text())
                 if not described["has_ended"]:
                     found |= {described["image"], _built_as(described["image"])}
+            except FileNotFoundError:
+                continue
+            except (OSError, ValueError, KeyError, TypeError):
+                return None
         return found
 
     def _stamp(self, name: str) -> int:

@@ -12,7 +12,7 @@ import pytest
 from opensandbox_server.images import Image
 from opensandbox_server.runtimes.base import StartFailed
 from opensandbox_server.runtimes.oci.runtime import cgroup_parent
-from server.tests.oci.traces import cgroups_named, traces
+from server.tests.oci.traces import cgroups_named, traces, wait_for_empty_trash
 from tests.security.harness import Home, opened_home
 
 
@@ -49,6 +49,7 @@ def test_starts_and_stops_leave_processes_mounts_links_cgroups_and_files_as_they
         with pytest.raises(StartFailed, match="crun"):
             home.start("broken")
     assert traces(home.data_dir, launcher) == before
+    wait_for_empty_trash(home.data_dir)
 
 
 def test_a_sandbox_that_ended_keeps_only_its_directory(home: Home) -> None:

@@ -8,32 +8,34 @@ another; the server sees to that.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import select
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from opensandbox_server.runtimes.oci import bundle, logs, rootfs
 from opensandbox_server.runtimes.oci.cgroups import Cgroups, CgroupsV1
+from opensandbox_server.runtimes.oci.member import Member
 from opensandbox_server.runtimes.oci.orphans import Orphans
 from opensandbox_server.runtimes.oci.records import (
+    NotUnderstood,
     Record,
     boot_id,
-    read_records,
-    remove_tree,
     start_ticks,
+    survey,
     write_record,
 )
-from opensandbox_server.runtimes.oci.runner import Runner
+from opensandbox_server.runtimes.oci.runner import Runner, empty_file
+from opensandbox_server.runtimes.oci.set_aside import SetAside
 from opensandbox_server.runtimes.oci.slots import Slot, Slots
 from opensandbox_server.runtimes.oci.stage import Stage
+from opensandbox_server.runtimes.oci.trash import Trash
 
 KILL_SECONDS = 10.0
 """How long the kernel may take to end everything in a killed sandbox."""
@@ -47,23 +49,6 @@ class Ended(Exception):
     """The sandbox has ended; what was asked needs a running one."""
 
 
-@dataclass(slots=True)
-class Member:
-    """One sandbox and, while it runs, a descriptor of its first process."""
-
-    record: Record
-    directory: Path
-    pidfd: int = -1
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    """Held while it is ended: it may end by itself in the moment it is stopped."""
-
-    def forget_process(self) -> None:
-        """Close the descriptor."""
-        if self.pidfd >= 0:
-            os.close(self.pidfd)
-            self.pidfd = -1
-
-
 @dataclass(frozen=True, slots=True)
 class Tools:
     """What a start needs, made once."""
@@ -72,6 +57,7 @@ class Tools:
     runner: Runner
     cgroups: Cgroups
     logs: logs.Logs
+    trash: Trash
     nameserver: str
     """The address sandboxes ask for names."""
     seccomp_profile: dict[str, Any] | None
@@ -87,21 +73,30 @@ class Instances:
         self._tools = tools
         self._watch = watch
         self._members: dict[str, Member] = {}
+        self._set_aside: dict[str, SetAside] = {}
         self._slots: Slots | None = None
         self._orphans = Orphans(self._is_member)
 
-    def find(self) -> list[int]:
-        """Find what a former launcher started; return the slots that are in use."""
-        for directory, record in read_records(self._directory):
-            if record is None or not record.pid:
-                self._discard(directory, record)
-                continue
-            member = self._members[record.id] = Member(record, directory)
-            if record.is_alive():
-                self._adopt(member)
-            elif not record.has_ended:
-                self._note_missed_end(member)
-        return [m.record.slot for m in self._members.values() if not m.record.has_ended]
+    def find(self, slot_of: Callable[[int], int | None]) -> list[int]:
+        """Find what a former launcher started; return the slots that are in use.
+
+        What is not understood is left as it is, and so is the slot whose ids its files have.
+        """
+        for entry, found in survey(self._directory, self._has_processes):
+            if isinstance(found, NotUnderstood):
+                since = entry.lstat().st_mtime
+                self._set_aside[entry.name] = SetAside(entry, str(found), found.is_sandbox, since)
+            elif found is None or not found.pid:
+                self._discard(entry, found)
+            else:
+                self._find(Member(found, entry))
+        kept = [slot_of(each.owner) for each in self._set_aside.values()]
+        slots = [m.record.slot for m in self._members.values() if not m.record.has_ended]
+        return slots + [slot for slot in kept if slot is not None]
+
+    def set_aside(self) -> list[dict[str, Any]]:
+        """Tell what was found and not understood."""
+        return [{"name": name, "why": each.why} for name, each in sorted(self._set_aside.items())]
 
     def use(self, slots: Slots) -> None:
         """Take the slots, which are made after the running sandboxes were found."""
@@ -126,7 +121,7 @@ class Instances:
         try:
             with self._orphans.spared(), contextlib.ExitStack() as undo:
                 undo.callback(slots.give_back, slot.index)
-                undo.callback(remove_tree, slot.directory)
+                undo.callback(self._tools.trash.put, slot.directory)
                 self._make(launch, record, slot, directory, listener, token, undo)
                 undo.pop_all()
         finally:
@@ -136,9 +131,10 @@ class Instances:
         return self.describe(self._members[launch.id])
 
     def stop(self, name: str) -> None:
-        """End a sandbox and remove everything of it; an unknown one is no error."""
+        """End a sandbox and put everything of it into the trash; an unknown one is no error."""
         member = self._members.get(name)
         if member is None:
+            self._stop_set_aside(name)
             return
         with member.lock:
             if not member.record.has_ended:
@@ -147,7 +143,7 @@ class Instances:
                 member.forget_process()
                 self._give_back(member)
             self._tools.logs.forget(name)
-            remove_tree(member.directory)
+            self._tools.trash.put(member.directory)
             self._members.pop(name, None)
 
     def pause(self, name: str) -> None:
@@ -159,8 +155,9 @@ class Instances:
         self._tools.cgroups.thaw(self._running(name).record.cgroup)
 
     def all(self) -> list[dict[str, Any]]:
-        """Describe every sandbox."""
-        return [self.describe(member) for member in list(self._members.values())]
+        """Describe every sandbox, and what may be one."""
+        aside = [each.describe() for each in list(self._set_aside.values()) if each.is_sandbox]
+        return [self.describe(member) for member in list(self._members.values())] + aside
 
     def inspect(self, name: str, log_bytes: int) -> dict[str, Any]:
         """Describe one, with the end of its log."""
@@ -194,7 +191,7 @@ class Instances:
         with member.lock:
             if member.record.has_ended:
                 return None
-            code = _exit_code(member.pidfd)
+            code = member.exit_code()
             kills = self._tools.cgroups.memory_kills(member.record.cgroup)
             out_of_memory = kills and code in (None, 137)
             reason = "it ran out of memory" if out_of_memory else "it ended by itself"
@@ -206,7 +203,9 @@ class Instances:
 
     @property
     def is_empty(self) -> bool:
-        """True when no sandbox runs."""
+        """True when no sandbox runs, nor what may be one."""
+        if any(each.owner > 0 for each in self._set_aside.values()):
+            return False
         return all(member.record.has_ended for member in self._members.values())
 
     def _make(
@@ -221,7 +220,8 @@ class Instances:
     ) -> None:
         tools = self._tools
         slot.directory.rename(directory)
-        undo.callback(remove_tree, directory)
+        undo.callback(tools.trash.put, directory)
+        write_record(directory, record)  # from here on it is known for a start of ours
         # Opened on the stage: the sandbox sees the path in /proc/1/fd.
         output = logs.open_pipe(tools.stage.sandboxes / launch.id)
         undo_output = undo.enter_context(contextlib.ExitStack())
@@ -232,13 +232,15 @@ class Instances:
         undo.callback(tools.cgroups.kill, record.cgroup)
         tools.cgroups.make(record.cgroup, launch.limits)
         room = self._furnish(launch, slot, directory)
-        with _empty_file() as nothing:
+        with empty_file() as nothing:
             files = {0: nothing, 1: output, 2: output, 3: listener, 4: token}
             record.pid = self._run_in_cgroup(launch, record, room, files)
         member = Member(record, directory, os.pidfd_open(record.pid))
+        undo.callback(member.forget_process)
         record.start_ticks, record.boot = start_ticks(record.pid), boot_id()
         write_record(directory, record)
         undo_output.close()
+        undo.callback(self._members.pop, launch.id, None)
         self._members[launch.id] = member
         self._watch(os.dup(member.pidfd), launch.id)
 
@@ -297,6 +299,13 @@ class Instances:
             raise faults[0]
         return results[0]
 
+    def _find(self, member: Member) -> None:
+        self._members[member.record.id] = member
+        if member.record.is_alive():
+            self._adopt(member)
+        elif not member.record.has_ended:
+            self._note_missed_end(member)
+
     def _adopt(self, member: Member) -> None:
         try:
             member.pidfd = os.pidfd_open(member.record.pid)
@@ -317,7 +326,20 @@ class Instances:
         self._tools.cgroups.remove(name)
         if record:
             Path(record.socket).unlink(missing_ok=True)
-        remove_tree(directory)
+        self._tools.trash.put(directory)
+
+    def _stop_set_aside(self, name: str) -> None:
+        """End what is not understood only because its owner, who knows its id, asks for it."""
+        found = self._set_aside.get(name)
+        if found is None or not found.is_sandbox:
+            return
+        self._tools.cgroups.kill(name)
+        self._tools.cgroups.remove(name)
+        self._tools.trash.put(found.directory)
+        self._set_aside.pop(name, None)
+
+    def _has_processes(self, name: str) -> bool:
+        return bool(self._tools.cgroups.processes(name))
 
     def _kill(self, member: Member) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -329,7 +351,7 @@ class Instances:
         poll.register(member.pidfd, select.POLLIN)
         if not poll.poll(KILL_SECONDS * 1000):
             raise TimeoutError(f"{member.record.id} does not end; a process is stuck in the kernel")
-        _exit_code(member.pidfd)
+        member.exit_code()
 
     def _give_back(self, member: Member) -> None:
         self._remove_remains(member.record)
@@ -369,30 +391,3 @@ class Instances:
         if self._slots is None:
             raise RuntimeError("find() and use() come first")
         return self._slots
-
-
-@contextlib.contextmanager
-def _empty_file() -> Iterator[int]:
-    """Open what ends at once when read.
-
-    Not /dev/null: crun makes the sandbox's root the owner of its standard input, and that would be
-    the host's /dev/null, which the sandbox could then close to everybody.
-    """
-    descriptor = os.memfd_create("nothing", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    try:
-        seals = fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
-        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def _exit_code(pidfd: int) -> int | None:
-    """Reap the process when it is ours; as shells count, 128 + signal."""
-    try:
-        result = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
-    except ChildProcessError:
-        return None
-    if result is None:
-        return None
-    return result.si_status if result.si_code == os.CLD_EXITED else 128 + result.si_status

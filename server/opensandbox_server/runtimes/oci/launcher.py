@@ -34,6 +34,7 @@ from opensandbox_server.runtimes.oci.nest import Nest
 from opensandbox_server.runtimes.oci.rootfs import spread
 from opensandbox_server.runtimes.oci.runner import find_runner
 from opensandbox_server.runtimes.oci.stage import Stage
+from opensandbox_server.runtimes.oci.trash import Trash
 
 OPEN_FILES, MOST_OPEN_FILES = 65536, 1048576
 """Files one process of a sandbox may have open, and how far it may raise that."""
@@ -74,11 +75,13 @@ class Launcher:
         network = self._open_network()
         logs = Logs()
         self._undo.callback(logs.close)
+        trash = Trash(sandboxes)
         tools = Tools(
             stage=stage,
             runner=runner,
             cgroups=cgroups,
             logs=logs,
+            trash=trash,
             nameserver=str(network.block.gateway),
             seccomp_profile=None if program else seccomp.profile(),
             seccomp_filter=program,
@@ -86,7 +89,10 @@ class Launcher:
         self.instances = Instances(sandboxes, tools, self._watch)
         from opensandbox_server.runtimes.oci.slots import Slots
 
-        slots = Slots(nest, network, sandboxes, setup.slots_ahead, self.instances.find())
+        taken = self.instances.find(network.block.slot_of)
+        trash.open()
+        self._undo.callback(trash.close)
+        slots = Slots(nest, network, sandboxes, setup.slots_ahead, taken)
         self.instances.use(slots)
         self._undo.callback(self._close_network, network, cgroups)
         slots.open()
@@ -177,6 +183,7 @@ class Launcher:
             "pause": lambda: instances.pause(name),
             "resume": lambda: instances.resume(name),
             "all": instances.all,
+            "set_aside": instances.set_aside,
             "inspect": lambda: instances.inspect(name, request["log_bytes"]),
         }
         return verbs[verb]

@@ -78,6 +78,10 @@ class Block:
         """The user id on the host that is root in a slot."""
         return (_FIRST_RANGE + self.number * SLOTS_PER_BLOCK + index) * IDS_PER_RANGE
 
+    def slot_of(self, user_id: int) -> int | None:
+        """The slot that a user id on the host belongs to; None for one of somebody else."""
+        return (user_id - self.first_id(0)) // IDS_PER_RANGE if user_id in self.ids else None
+
     @property
     def ids(self) -> range:
         """All user ids of this server's sandboxes."""

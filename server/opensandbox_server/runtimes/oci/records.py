@@ -3,14 +3,30 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
-_NAME = "state.json"
+VERSION = 1
+"""Of the form of records; one without a number has the first."""
+RECORD = "state.json"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}|\.ahead-[0-9]+")
+_PARTS = {"upper", "work", "output", "log", "log.1", f"{RECORD}.new"}
+"""What is in the directory of a sandbox besides its record."""
+_NOT_LOOKED_AT = {"lost+found", ".trash"}
+
+
+class NotUnderstood(Exception):
+    """Something that this version cannot read, and therefore leaves as it is."""
+
+    def __init__(self, why: str, *, is_sandbox: bool = True) -> None:
+        """Say why; what is no sandbox has no owner who may ask for it."""
+        super().__init__(why)
+        self.is_sandbox = is_sandbox
 
 
 @dataclass(slots=True)
@@ -30,6 +46,8 @@ class Record:
     has_ended: bool = False
     exit_code: int | None = None
     reason: str = ""
+    others: dict[str, Any] = field(default_factory=dict)
+    """What a newer version wrote beside these."""
 
     def is_alive(self) -> bool:
         """Say whether its first process still runs, and is no other with the same number."""
@@ -38,21 +56,82 @@ class Record:
         return start_ticks(self.pid) == self.start_ticks
 
 
+_KINDS: dict[str, Any] = {
+    **dict.fromkeys(("id", "image", "socket", "runner", "cgroup", "boot", "reason"), str),
+    **dict.fromkeys(("slot", "pid", "start_ticks"), int),
+    "created": (float, int),
+    "has_ended": bool,
+    "exit_code": (int, type(None)),
+}
+_NEEDED = {"id", "image", "slot", "socket", "runner", "created", "cgroup"}
+
+
 def write_record(directory: Path, record: Record) -> None:
     """Write it whole or not at all."""
-    fresh = directory / f"{_NAME}.new"
-    fresh.write_text(json.dumps(asdict(record)))
+    fields = asdict(record)
+    others = fields.pop("others")
+    fresh = directory / f"{RECORD}.new"
+    fresh.write_text(json.dumps({**others, **fields, "version": VERSION}))
     fresh.chmod(0o600)
-    fresh.replace(directory / _NAME)
+    fresh.replace(directory / RECORD)
 
 
-def read_records(sandboxes: Path) -> Iterator[tuple[Path, Record | None]]:
-    """Read what is there; None for a directory whose record cannot be read."""
-    for directory in sorted(sandboxes.iterdir()):
-        record = None
-        with contextlib.suppress(OSError, ValueError, TypeError):
-            record = Record(**json.loads((directory / _NAME).read_text()))
-        yield directory, record
+def read_record(text: str) -> Record:
+    """Read what write_record of this or another version wrote. Raises NotUnderstood.
+
+    Fields that this version does not know are kept as they are. A version that others must not
+    read raises the number.
+    """
+    try:
+        fields = json.loads(text)
+        version = fields.pop("version", VERSION)
+    except (ValueError, AttributeError, TypeError) as fault:
+        raise NotUnderstood(f"its record is damaged: {fault}") from fault
+    if not isinstance(version, int) or version > VERSION:
+        raise NotUnderstood(f"its record has version {version}, and this server knows {VERSION}")
+    known = {name: fields.pop(name) for name in _KINDS if name in fields}
+    wrong = [name for name, value in known.items() if not isinstance(value, _KINDS[name])]
+    missing = _NEEDED - known.keys()
+    if wrong or missing:
+        raise NotUnderstood(f"its record has no good {', '.join(sorted({*wrong, *missing}))}")
+    return Record(**known, others=fields)
+
+
+def survey(
+    sandboxes: Path, runs: Callable[[str], bool]
+) -> Iterator[tuple[Path, Record | NotUnderstood | None]]:
+    """Look at everything in the directory of all sandboxes; runs tells what has processes.
+
+    Gives a record for a sandbox, None for what a start that was cut off left and what may go, and
+    why it is not understood for everything else.
+    """
+    for entry in sorted(sandboxes.iterdir()):
+        if entry.name in _NOT_LOOKED_AT:
+            continue
+        try:
+            yield entry, _look(entry, runs)
+        except NotUnderstood as reason:
+            yield entry, reason
+
+
+def _look(entry: Path, runs: Callable[[str], bool]) -> Record | None:
+    if entry.is_symlink() or not entry.is_dir() or not _NAME.fullmatch(entry.name):
+        raise NotUnderstood("no server made it", is_sandbox=False)
+    try:
+        text = (entry / RECORD).read_text()
+    except FileNotFoundError:
+        if runs(entry.name):
+            raise NotUnderstood("it has no record, and something runs in it") from None
+        if strange := sorted({child.name for child in entry.iterdir()} - _PARTS):
+            reason = f"it has no record, and no server made {strange[0]} in it"
+            raise NotUnderstood(reason, is_sandbox=False) from None
+        return None
+    except (OSError, UnicodeDecodeError) as fault:
+        raise NotUnderstood(f"its record cannot be read: {fault}") from fault
+    record = read_record(text)
+    if record.id != entry.name:
+        raise NotUnderstood(f"its record is that of {record.id}", is_sandbox=False)
+    return record
 
 
 def boot_id() -> str:

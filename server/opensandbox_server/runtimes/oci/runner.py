@@ -7,10 +7,11 @@ takes to start the program.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -113,3 +114,18 @@ def _last_words(log: Path) -> str:
     except FileNotFoundError:
         said = ""
     return said or "it said nothing"
+
+
+@contextlib.contextmanager
+def empty_file() -> Iterator[int]:
+    """Open what ends at once when read.
+
+    Not /dev/null: crun makes the sandbox's root the owner of its standard input, and that would be
+    the host's /dev/null, which the sandbox could then close to everybody.
+    """
+    descriptor = os.memfd_create("nothing", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -202,6 +202,12 @@ class OCIRuntime(Runtime):
     async def _open_helper(self) -> None:
         helper = Helper(self._tell, self._restart)
         await helper.open(self._setup())
+        for each in await helper.ask("set_aside"):
+            log.warning(
+                "%s among the sandboxes is left as it is: %s; see: opensandbox-server leftovers",
+                each["name"],
+                each["why"],
+            )
         self._helper = helper
 
     def _setup(self) -> wire.Setup:
