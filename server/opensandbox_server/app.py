@@ -18,6 +18,7 @@ from opensandbox_server.api.edge import Gate, RequestIds, Turnstile
 from opensandbox_server.api.faults import answer_fault
 from opensandbox_server.api.pages import own_names
 from opensandbox_server.ballast import Ballast
+from opensandbox_server.datadir import DataDir
 from opensandbox_server.endpoints import Endpoints
 from opensandbox_server.errors import RequestRefused
 from opensandbox_server.ingress import Routes
@@ -40,7 +41,8 @@ def build_app(
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with open_store(settings.store_path, ballast) as store, prepared(runtime):
+        data_id = DataDir(settings.data_dir).id()
+        async with open_store(settings.store_path, ballast, data_id) as store, prepared(runtime):
             sandboxes = app.state.sandboxes = Sandboxes(settings, runtime, store, routes)
             events = runtime.watch()  # before looking, so that nothing happens unseen in between
             await sandboxes.reconcile()

@@ -45,6 +45,13 @@ class DataDir:
         """What is held in reserve of its disk."""
         return Ballast(self.root / "ballast")
 
+    def id(self) -> str:
+        """Return what tells this data directory from all others, made when it is asked for first.
+
+        Raises StartupError.
+        """
+        return read_or_make_secret(self.root / "id")[0]
+
 
 @contextlib.contextmanager
 def open_data_dir(root: Path, ingress_gid: int | None) -> Iterator[DataDir]:

@@ -35,20 +35,23 @@ class Mourn:
 
 
 @dataclass(frozen=True, slots=True)
-class Remove:
-    """It is there and nobody wants it."""
+class Leave:
+    """It is there and the store does not know it: it is not ours to end, and an operator is told.
+
+    A start is remembered before it begins, so no create that was cut off is among these.
+    """
 
     instance: Instance
 
 
-Action = Adopt | End | Mourn | Remove
+Action = Adopt | End | Mourn | Leave
 
 
 def plan(wanted: Iterable[Wanted], seen: Iterable[Instance], now: datetime) -> Sequence[Action]:
     """Choose one action for every sandbox that is wanted or seen."""
     instances = {instance.id: instance for instance in seen}
     actions: list[Action] = [_choose(each, instances.pop(each.id, None), now) for each in wanted]
-    return [*actions, *(Remove(instance) for instance in instances.values())]
+    return [*actions, *(Leave(instance) for instance in instances.values())]
 
 
 def _choose(wanted: Wanted, instance: Instance | None, now: datetime) -> Action:

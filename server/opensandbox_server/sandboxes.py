@@ -19,7 +19,7 @@ from opensandbox_server.expiry import RETRY_SECONDS, Expiry
 from opensandbox_server.ingress import Routes
 from opensandbox_server.metadata import patch_metadata
 from opensandbox_server.notes import Notes
-from opensandbox_server.reconcile import Adopt, End, Mourn, Remove, plan
+from opensandbox_server.reconcile import Adopt, End, Leave, Mourn, plan
 from opensandbox_server.renewal import RenewalByTraffic, later_end
 from opensandbox_server.repeats import Repeats
 from opensandbox_server.runtime_faults import faults_of_runtime
@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 
 CLEANUPS_AT_ONCE = 8
 """Sandboxes ended side by side after a restart."""
+
+_UNKNOWN = "the store has no row of it that can be read; see: opensandbox-server leftovers list"
 
 
 class Sandboxes:
@@ -163,9 +165,13 @@ class Sandboxes:
     # What happens by itself.
 
     async def reconcile(self) -> None:
-        """Adopt what runs, end what expired, remove what nobody owns. Once, before all else."""
+        """Adopt what runs, end what expired, leave what nobody knows. Once, before all else.
+
+        Raises StartupError when the store is not that of the sandboxes which are here.
+        """
         wanted = sorted(await self._store.sandboxes(), key=lambda each: each.created_at)
         seen = await self._runtime.instances()
+        await self._store.belong([instance.id for instance in seen])
         limit = asyncio.Semaphore(CLEANUPS_AT_ONCE)
         async with asyncio.TaskGroup() as cleanups:
             for action in plan(wanted, seen, datetime.now(UTC)):
@@ -179,9 +185,8 @@ class Sandboxes:
                         log.info("sandbox %s ends: %s", each.id, why)
                         sandbox = self._all[each.id] = Sandbox(each)
                         cleanups.create_task(self._clean_up(sandbox, limit))
-                    case Remove(instance):
-                        log.info("sandbox %s is removed: nobody owns it", instance.id)
-                        cleanups.create_task(self._remove(instance.id, limit))
+                    case Leave(instance):
+                        log.warning("sandbox %s is left as it is: %s", instance.id, _UNKNOWN)
 
     async def run(self, events: AsyncIterator[base.RuntimeEvent]) -> None:
         """Keep everything that happens by itself going until cancelled."""
@@ -239,14 +244,11 @@ class Sandboxes:
     async def _start(
         self, sandbox: Sandbox, spec: base.SandboxSpec, repeat: Repeat | None, timing: Timing
     ) -> None:
-        # Remembered while it starts: an instance without a record is removed after a crash anyway.
-        remembered = asyncio.create_task(self._store.insert(sandbox.wanted, repeat))
-        try:
-            with timing.span("runtime"), faults_of_runtime(errors.StartFault):
-                instance = await self._runtime.start(spec)
-        finally:
-            with timing.span("store"):
-                await asyncio.shield(remembered)
+        # Remembered before it starts: what the store does not know is nobody's and is left alone.
+        with timing.span("store"):
+            await self._store.insert(sandbox.wanted, repeat)
+        with timing.span("runtime"), faults_of_runtime(errors.StartFault):
+            instance = await self._runtime.start(spec)
         sandbox.instance = instance
         with timing.span("route"):
             await self._routes.put(sandbox.route(is_paused=False))
@@ -279,13 +281,6 @@ class Sandboxes:
         async with limit, sandbox.lock:
             if self._all.get(sandbox.wanted.id) is sandbox:
                 await self._undo(sandbox)
-
-    async def _remove(self, instance_id: str, limit: asyncio.Semaphore) -> None:
-        async with limit:
-            try:
-                await self._runtime.stop(instance_id)
-            except base.RuntimeFault:
-                log.exception("sandbox %s, which nobody owns, could not be removed", instance_id)
 
     async def _adopt(self, wanted: Wanted, instance: base.Instance) -> None:
         sandbox = self._all[wanted.id] = Sandbox(wanted)

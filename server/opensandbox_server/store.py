@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
+import logging
+import os
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -42,6 +45,11 @@ CREATE TABLE idempotency (
 CREATE INDEX idempotency_by_age ON idempotency (at);
 """
 
+_FACTS = "CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL)"
+"""Not part of the version: a former server does well without it."""
+
+log = logging.getLogger(__name__)
+
 T = TypeVar("T")
 
 
@@ -72,6 +80,7 @@ class Store:
         thread: ThreadPoolExecutor,
         seen_keys: SeenKeys,
         ballast: Ballast | None = None,
+        owner: str = "",
     ) -> None:
         """Take a connection that was made on that thread; see open_store."""
         self._ballast = ballast
@@ -81,11 +90,41 @@ class Store:
         self._has_failed = asyncio.Event()
         self.trouble = ""
         """Why a transaction failed; empty once writing works again."""
+        self._owner = owner
 
     async def sandboxes(self) -> Sequence[Wanted]:
-        """Return everything wanted."""
-        rows = await self._do(lambda db: db.execute("SELECT wanted FROM sandboxes").fetchall())
-        return [wants.from_json(row[0]) for row in rows]
+        """Return everything wanted; a row that cannot be read is said, and left as it is."""
+        rows = await self._do(lambda db: db.execute("SELECT id, wanted FROM sandboxes").fetchall())
+        found = []
+        for sandbox_id, text in rows:
+            try:
+                found.append(wants.from_json(text))
+            except wants.NotUnderstood as reason:
+                log.error("sandbox %s cannot be had: %s", sandbox_id, reason)
+        return found
+
+    async def belong(self, present: Sequence[str]) -> None:
+        """Become the store of the data directory, if these sandboxes, which are in it, allow it.
+
+        Raises StartupError for a store that never was its, and knows none of them: they would all
+        be nobody's.
+        """
+
+        def write(db: sqlite3.Connection) -> str:
+            if not self._owner or _owner(db):
+                return ""
+            known = {row[0] for row in db.execute("SELECT id FROM sandboxes")}
+            if present and known.isdisjoint(present):
+                return min(present)
+            db.execute("INSERT INTO facts VALUES ('data_dir', ?)", (self._owner,))
+            return ""
+
+        if example := await self._do(write, uses_ballast=True):
+            raise StartupError(
+                f"the store is new, or another one, and knows none of the {len(present)} sandboxes "
+                f"that are here ({example}, …): put back theirs, or set store.path to it; without "
+                "it, see: opensandbox-server leftovers list"
+            )
 
     async def insert(self, wanted: Wanted, repeat: Repeat | None = None) -> None:
         """Remember a new sandbox, and the key it may be asked for again with."""
@@ -198,17 +237,54 @@ class Store:
 
 
 @contextlib.asynccontextmanager
-async def open_store(path: Path, ballast: Ballast | None = None) -> AsyncIterator[Store]:
-    """Open the database, making it at the first start. Raises StartupError."""
+async def open_store(
+    path: Path, ballast: Ballast | None = None, owner: str = ""
+) -> AsyncIterator[Store]:
+    """Open the database of the data directory whose id is owner, making it at the first start.
+
+    Raises StartupError, also when it is that of another data directory or server.
+    """
     loop = asyncio.get_running_loop()
     # As urgent as the event loop, which waits for it whenever it has the interpreter's lock.
-    with ThreadPoolExecutor(1, "store", initializer=run_before_others) as thread:
+    with _held(path), ThreadPoolExecutor(1, "store", initializer=run_before_others) as thread:
         connection = await loop.run_in_executor(thread, _connect, path)
         try:
+            await loop.run_in_executor(thread, _refuse_that_of_another, connection, path, owner)
             seen_keys = await loop.run_in_executor(thread, _seen_keys, connection)
-            yield Store(connection, thread, seen_keys, ballast)
+            yield Store(connection, thread, seen_keys, ballast, owner)
         finally:
             await loop.run_in_executor(thread, connection.close)
+
+
+@contextlib.contextmanager
+def _held(path: Path) -> Iterator[None]:
+    """Have the store for this server alone. A file beside it, for SQLite has locks of its own."""
+    try:
+        lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as fault:
+        raise StartupError(f"cannot open the store {path}: {fault.strerror}") from fault
+    with contextlib.closing(os.fdopen(lock)):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as fault:
+            raise StartupError(
+                f"the store {path} is in use by another server; give this one its own store.path"
+            ) from fault
+        yield
+
+
+def _refuse_that_of_another(db: sqlite3.Connection, path: Path, owner: str) -> None:
+    if owner and _owner(db) not in ("", owner):
+        raise StartupError(
+            f"the store {path} belongs to another data directory: set store.path to the one of "
+            "this, or server.data_dir to that of the store"
+        )
+
+
+def _owner(db: sqlite3.Connection) -> str:
+    """Return the id of the data directory that a store belongs to; empty when it has none yet."""
+    row = db.execute("SELECT value FROM facts WHERE name = 'data_dir'").fetchone()
+    return str(row[0]) if row else ""
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -218,9 +294,13 @@ def _connect(path: Path) -> sqlite3.Connection:
         db.execute("PRAGMA journal_mode = WAL")
         # A crash of the machine may lose the last moment; its sandboxes are gone then too.
         db.execute("PRAGMA synchronous = NORMAL")
+        # Tokens and environments of deleted sandboxes must not stay in free pages.
+        db.execute("PRAGMA secure_delete = ON")
         version = db.execute("PRAGMA user_version").fetchone()[0]
         if version == 0:
             db.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {VERSION}; COMMIT;")
+        if version <= VERSION:
+            db.execute(_FACTS)
     except (OSError, sqlite3.Error) as fault:
         raise StartupError(f"cannot open the store {path}: {fault}") from fault
     if version > VERSION:

@@ -8,8 +8,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from opensandbox_server.runtimes.base import Resources, SandboxSpec
+
+
+class NotUnderstood(Exception):
+    """What was stored cannot be read by this version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,8 @@ class Wanted:
     """True once somebody was told of it. Until then a crash of the server may undo it."""
     is_repeatable: bool = False
     """Made with an idempotency key: whoever asked will ask again and find it."""
+    others: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """What a newer version of the server wrote beside these."""
 
     def spec(self, registry_auth: tuple[str, str] | None = None) -> SandboxSpec:
         """Return what a runtime needs to make it."""
@@ -60,17 +67,39 @@ class Wanted:
 
 def to_json(wanted: Wanted) -> str:
     """Write it as the store keeps it."""
-    return json.dumps(dataclasses.asdict(wanted), default=datetime.isoformat, separators=(",", ":"))
+    fields = dataclasses.asdict(wanted)
+    others = fields.pop("others")
+    fields["resources"] = others.pop("resources", {}) | fields["resources"]
+    return json.dumps(others | fields, default=datetime.isoformat, separators=(",", ":"))
 
 
 def from_json(text: str) -> Wanted:
-    """Read what to_json wrote; fields an older version did not know get their default."""
-    fields = json.loads(text)
+    """Read what to_json wrote. Raises NotUnderstood.
+
+    Fields an older version did not know get their default; those a newer one added are kept.
+    """
+    try:
+        return _from_fields(json.loads(text))
+    except (ValueError, KeyError, TypeError, AttributeError) as fault:
+        raise NotUnderstood(f"what the store has of it makes no sense: {fault!r}") from fault
+
+
+def _from_fields(said: dict[str, Any]) -> Wanted:
+    fields, others = _split(said, Wanted)
+    limits, other_limits = _split(fields.pop("resources"), Resources)
+    if other_limits:
+        others["resources"] = other_limits
     fields["entrypoint"] = tuple(fields["entrypoint"])
     fields["created_at"] = datetime.fromisoformat(fields["created_at"])
     if fields["expires_at"]:
         fields["expires_at"] = datetime.fromisoformat(fields["expires_at"])
     if fields["platform"]:
         fields["platform"] = tuple(fields["platform"])
-    fields["resources"] = Resources(**fields["resources"])
-    return Wanted(**fields)
+    return Wanted(**fields, resources=Resources(**limits), others=others)
+
+
+def _split(said: dict[str, Any], kind: type) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Part what fills the fields of a class from what a newer version of it has beside."""
+    names = {each.name for each in dataclasses.fields(kind)} - {"others"}
+    known = {name: value for name, value in said.items() if name in names}
+    return known, {name: value for name, value in said.items() if name not in names}

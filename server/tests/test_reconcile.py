@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from opensandbox_server.reconcile import Action, Adopt, End, Mourn, Remove, plan
+from opensandbox_server.reconcile import Action, Adopt, End, Leave, Mourn, plan
 from opensandbox_server.runtimes.base import ExecdAddress, Instance, InstanceState
 from opensandbox_server.wanted import Wanted
 
@@ -34,7 +34,7 @@ SEEN = Instance("s", InstanceState.RUNNING, ExecdAddress(tcp="h:1"), NOW)
         (UNANSWERED, None, End),
         (REPEATABLE, SEEN, Adopt),
         (REPEATABLE, None, End),
-        (None, SEEN, Remove),
+        (None, SEEN, Leave),
     ],
 )
 def test_every_combination_has_its_action(
@@ -48,4 +48,4 @@ def test_each_sandbox_gets_one_action() -> None:
     wanted = [replace(WANTED, id=name) for name in "abc"]
     seen = [replace(SEEN, id=name) for name in "bcd"]
     actions = plan(wanted, seen, NOW)
-    assert [type(action) for action in actions] == [Mourn, Adopt, Adopt, Remove]
+    assert [type(action) for action in actions] == [Mourn, Adopt, Adopt, Leave]

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from opensandbox_server.errors import StartupError
 from opensandbox_server.runtimes.base import SandboxSpec
 from opensandbox_server.store import open_store
 from opensandbox_server.wanted import Wanted
@@ -59,11 +61,82 @@ async def test_what_expired_meanwhile_is_ended(tmp_path: Path) -> None:
         assert await runtime.instances() == []
 
 
-async def test_what_nobody_owns_is_removed(tmp_path: Path) -> None:
-    runtime = make_runtime(tmp_path)
+async def test_what_the_store_does_not_know_runs_on_and_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_world(tmp_path) as world:
+        runtime = world.runtime
     await runtime.start(SandboxSpec(id="orphan", image="any", entrypoint=["x"]))
-    async with open_world(tmp_path, runtime):
-        assert await runtime.instances() == []
+    async with open_world(tmp_path, runtime) as world:
+        assert [instance.id for instance in await runtime.instances()] == ["orphan"]
+        assert (await world.client.get("/v1/sandboxes/orphan")).status_code == 404
+    assert "sandbox orphan is left as it is" in caplog.text
+
+
+async def test_a_new_store_beside_sandboxes_is_refused_again_and_again(tmp_path: Path) -> None:
+    async with open_world(tmp_path) as world:
+        runtime, made = world.runtime, await world.create()
+    kept = (tmp_path / "opensandbox.db").rename(tmp_path / "moved.db")
+    for _ in range(2):
+        with pytest.raises(StartupError, match=f"{made['id']}.*put back theirs"):
+            await open_world(tmp_path, runtime).__aenter__()
+    kept.rename(tmp_path / "opensandbox.db")
+    async with open_world(tmp_path, runtime) as world:
+        info = (await world.client.get(f"/v1/sandboxes/{made['id']}")).json()
+        assert info["status"]["state"] == "Running"
+
+
+async def test_an_older_store_of_the_same_directory_loses_no_sandbox(tmp_path: Path) -> None:
+    async with open_world(tmp_path) as world:
+        runtime, first = world.runtime, await world.create()
+    backup = (tmp_path / "opensandbox.db").read_bytes()
+    async with open_world(tmp_path, runtime) as world:
+        second = await world.create()
+    (tmp_path / "opensandbox.db").write_bytes(backup)
+    async with open_world(tmp_path, runtime) as world:
+        assert (await world.client.get(f"/v1/sandboxes/{first['id']}")).status_code == 200
+        assert {each.id for each in await runtime.instances()} == {first["id"], second["id"]}
+
+
+async def test_a_store_of_a_former_version_is_taken_over(tmp_path: Path) -> None:
+    async with open_world(tmp_path) as world:
+        runtime, made = world.runtime, await world.create()
+    with sqlite3.connect(tmp_path / "opensandbox.db") as db:
+        db.execute("DROP TABLE facts")
+    db.close()
+    (tmp_path / "id").unlink()
+    for _ in range(2):
+        async with open_world(tmp_path, runtime) as world:
+            assert (await world.client.get(f"/v1/sandboxes/{made['id']}")).status_code == 200
+
+
+async def test_the_store_of_another_data_directory_is_refused(tmp_path: Path) -> None:
+    store = {"path": tmp_path / "shared.db"}
+    async with open_world(tmp_path / "one", store=store):
+        with pytest.raises(StartupError, match="in use by another server"):
+            await open_world(tmp_path / "other", store=store).__aenter__()
+    with pytest.raises(StartupError, match="belongs to another data directory"):
+        await open_world(tmp_path / "other", store=store).__aenter__()
+
+
+async def test_a_row_that_cannot_be_read_keeps_nothing_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_world(tmp_path) as world:
+        runtime = world.runtime
+        made, spoilt = await world.create(), await world.create()
+    spoil = "UPDATE sandboxes SET wanted = '{\"id\": 1}' WHERE id = ?"
+    with sqlite3.connect(tmp_path / "opensandbox.db") as db:
+        db.execute(spoil, (spoilt["id"],))
+    db.close()
+    async with open_world(tmp_path, runtime) as world:
+        assert (await world.client.get(f"/v1/sandboxes/{made['id']}")).status_code == 200
+        assert (await world.client.get(f"/v1/sandboxes/{spoilt['id']}")).status_code == 404
+        assert len(await runtime.instances()) == 2
+    assert f"sandbox {spoilt['id']} cannot be had" in caplog.text
+    with sqlite3.connect(tmp_path / "opensandbox.db") as db:
+        assert db.execute("SELECT count(*) FROM sandboxes").fetchone() == (2,)
+    db.close()
 
 
 @pytest.mark.parametrize("is_repeatable", [True, False])

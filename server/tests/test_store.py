@@ -5,15 +5,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import sqlite3
 import threading
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from opensandbox_server import store as stores
+from opensandbox_server import wanted as wants
 from opensandbox_server.errors import StartupError, StoreFault
 from opensandbox_server.runtimes.base import Resources
 from opensandbox_server.seen_keys import SeenKeys
@@ -177,3 +180,31 @@ async def test_a_full_disk_is_a_store_fault_and_loses_nothing(tmp_path: Path) ->
         with pytest.raises(StoreFault, match="full"):
             await store.insert(big)
         assert [each.id for each in await store.sandboxes()] == ["bare"]
+
+
+async def test_what_a_newer_version_wrote_is_read_and_kept(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    async with open_store(path) as store:
+        await store.insert(FULL)
+    fields = json.loads(wants.to_json(FULL)) | {"colour": ["blue"]}
+    fields["resources"]["gpus"] = 2
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE sandboxes SET wanted = ?", (json.dumps(fields),))
+    async with open_store(path) as store:
+        (read,) = await store.sandboxes()
+        assert replace(read, others={}) == FULL
+        await store.update(replace(read, metadata={"a": "b"}), "test")
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        kept = json.loads(db.execute("SELECT wanted FROM sandboxes").fetchone()[0])
+    assert kept == fields | {"metadata": {"a": "b"}}
+
+
+async def test_nothing_of_a_deleted_sandbox_stays_in_the_file(tmp_path: Path) -> None:
+    path, secret = tmp_path / "store.db", "a-secret-that-is-nowhere-else"
+    async with open_store(path) as store:
+        await store.insert(replace(FULL, env={"PASSWORD": secret}))
+        await store.insert(BARE)
+    assert secret.encode() in path.read_bytes()
+    async with open_store(path) as store:
+        await store.delete("full")
+    assert secret.encode() not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
