@@ -54,6 +54,7 @@ def parser() -> argparse.ArgumentParser:
     _add_place_flags(doctor, is_top=False)
     doctor.set_defaults(command=_doctor)
     _add_images(commands)
+    _add_leftovers(commands)
     migrate = commands.add_parser("migrate-snapshots", help="move snapshot records to PostgreSQL")
     migrate.add_argument("--from", dest="source", metavar="SQLITE", help="the database to read")
     migrate.add_argument("--to", metavar="DSN", required=True, help="the database to write")
@@ -127,6 +128,22 @@ def _add_images(commands: Any) -> None:
     add("remove", "remove an image").add_argument("name")
 
 
+def _add_leftovers(commands: Any) -> None:
+    text = "what the server does not understand and leaves as it is"
+    leftovers = commands.add_parser("leftovers", help=text, description=text)
+    verbs = leftovers.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for verb, said in (
+        ("list", "show what is left over and why"),
+        ("adopt", "make them sandboxes of this server again, as far as can be"),
+        ("drop", "end what runs there and remove it for good"),
+    ):
+        command = verbs.add_parser(verb, help=said, description=said)
+        _add_place_flags(command, is_top=False)
+        command.set_defaults(command=_leftovers, verb=verb)
+        if verb != "list":
+            command.add_argument("names", nargs="+", metavar="NAME")
+
+
 def _settings(options: argparse.Namespace) -> Settings:
     settings = load_settings(find_config(options.config, os.environ), os.environ)
     given = {"host": options.host, "port": options.port, "data_dir": options.data_dir}
@@ -186,6 +203,18 @@ def _images(options: argparse.Namespace) -> int:
             print(asyncio.run(work[options.verb]()), end="")
     except (RuntimeFault, OSError) as fault:
         raise do.explain(fault) from fault
+    return 0
+
+
+def _leftovers(options: argparse.Namespace) -> int:
+    from opensandbox_server import leftover_commands as do
+
+    settings = _settings(options)
+    if options.verb == "list":
+        print(do.list_(settings), end="")
+    else:
+        work = do.adopt if options.verb == "adopt" else do.drop
+        print(work(settings, options.names), end="")
     return 0
 
 

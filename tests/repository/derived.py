@@ -48,7 +48,8 @@ def renewed(text: str) -> str:
 
 def server_help() -> str:
     """Return what the server's commands say about themselves."""
-    said = [_help(*words) for words in ((), ("init-config",), ("images",), ("images", "import"))]
+    shown = ((), ("init-config",), ("images",), ("images", "import"), ("leftovers",))
+    said = [_help(*words) for words in shown]
     return "```\n" + "\n".join(said) + "```"
 
 

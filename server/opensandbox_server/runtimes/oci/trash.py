@@ -34,7 +34,7 @@ class Trash:
 
     def __init__(self, sandboxes: Path) -> None:
         """Keep the trash beside sandboxes, or in it where that is another file system."""
-        self._places = (sandboxes.parent / "trash", sandboxes / ".trash")
+        self._places = trash_places(sandboxes)
         self._changed = threading.Condition()
         self._is_wanted = True  # a former launcher may have left something
         self._is_closing = False
@@ -110,6 +110,11 @@ class Trash:
             os.close(pidfd)
             self._changed.notify_all()
         return status
+
+
+def trash_places(sandboxes: Path) -> tuple[Path, Path]:
+    """Return where the trash is, and where on a disk that holds nothing but sandboxes."""
+    return sandboxes.parent / "trash", sandboxes / ".trash"
 
 
 def put_aside(directory: Path, places: tuple[Path, Path]) -> None:
