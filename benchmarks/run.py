@@ -82,6 +82,9 @@ TARGETS = {
     "event_loop_stall": Target(
         20, "longest in a burst / without waiting for a processor", is_absolute=True
     ),
+    "pause_during_deletes_vs_quiet": Target(
+        2, "a pause while four sandboxes of 100,000 files are deleted / while nothing is"
+    ),
     "osb_help": Target(250, "`osb --help` / `python -c pass`", is_absolute=True),
 }
 

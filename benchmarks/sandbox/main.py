@@ -31,9 +31,11 @@ SANDBOX_RESULTS = (
     "server_share_in_burst_ms",
     "creates_100_at_once",
     "event_loop_stall",
+    "pause_during_deletes_vs_quiet",
 )
 DOCKER_RESULTS = ("create_vs_docker_run", "sdk_exec_vs_docker_exec")
 BURSTS, AT_ONCE = 5, 100
+DELETES, FILES = 3, 100_000
 
 
 def main() -> int:
@@ -104,6 +106,7 @@ def obstacle() -> str:
 def measure(arguments: argparse.Namespace, prepared: Prepared, scratch: Path) -> dict[str, object]:
     """Run everything that can run; quick takes few samples."""
     # Imported here: without the server installed obstacle must still be able to say so.
+    from benchmarks.sandbox.deletes import measure_deletes
     from benchmarks.sandbox.execs import measure_execs
     from benchmarks.sandbox.measure import measure_bursts, measure_creates
     from benchmarks.sandbox.server import import_image, running_server
@@ -126,6 +129,8 @@ def measure(arguments: argparse.Namespace, prepared: Prepared, scratch: Path) ->
         if engine is not None:
             results.append(measure_execs(server, image, engine, count))
         results += measure_bursts(server, image, bursts, AT_ONCE)
+        deletes, files = (1, 2000) if arguments.quick else (DELETES, FILES)
+        results.append(measure_deletes(server, image, deletes, files))
     skipped = dict.fromkeys(DOCKER_RESULTS, reason) if reason else {}
     return {"results": results, "skipped": skipped}
 
