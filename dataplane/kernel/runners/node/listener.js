@@ -1,33 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The thread that hears the daemon. An interrupt goes to the main thread as every order does; when
-// that is busy with a cell and takes nothing, the cell is ended through the inspector.
+// that is busy with a cell and takes nothing, what it does is ended through the inspector.
 "use strict";
 
 const inspector = require("node:inspector");
 const net = require("node:net");
 const { parentPort, workerData } = require("node:worker_threads");
 
-const PATIENCE_MS = 100; // how long a main thread that has time takes to hear an interrupt, at most
-const { heard, fd } = workerData;
+const { Turns } = require("./turns.js");
 
-let session = null; // only from an interrupt to the next cell: at its end Node waits for sessions
+const PATIENCE_MS = 100; // how long a main thread that has time takes to hear an interrupt, at most
+const turns = new Turns(workerData.turns);
+
+let count = 0;
+let session = null; // only while the main thread is being ended: at its end Node waits for sessions
 
 function pass(order) {
-  session?.disconnect();
-  session = null;
-  const before = Atomics.load(heard, 0);
-  parentPort.postMessage(order);
-  if (order.type !== "interrupt") return;
-  if (Atomics.wait(heard, 0, before, PATIENCE_MS) === "timed-out") {
-    session = new inspector.Session();
-    session.connectToMainThread();
-    session.post("Runtime.terminateExecution");
+  if (order.type === "run") count += 1;
+  if (order.type === "interrupt") turns.interrupt(count);
+  parentPort.postMessage({ ...order, number: count });
+  if (order.type === "interrupt" && session === null) insist();
+}
+
+// insist ends what keeps the main thread from hearing that its cell is interrupted. Meanwhile the
+// main thread must not do what has to be done whole, and a cell that has ended is left alone: what is
+// ended without need is the next thing that runs, whatever it is.
+function insist() {
+  if (turns.waitForEnd(count, PATIENCE_MS)) return;
+  turns.lock();
+  if (turns.hasEnded(count)) {
+    turns.unlock();
+    return;
   }
+  session = new inspector.Session();
+  session.connectToMainThread();
+  session.post("Runtime.evaluate", { expression: "__unwind()" });
+  session.post("Runtime.terminateExecution", () => {
+    session.disconnect();
+    session = null;
+    turns.unlock();
+    parentPort.postMessage({ type: "interrupt", number: count, hasEnded: true }); // the first may be what was ended
+    insist();
+  });
+  turns.announceEnding();
 }
 
 let rest = "";
-const daemon = new net.Socket({ fd, readable: true, writable: false });
+const daemon = new net.Socket({ fd: workerData.fd, readable: true, writable: false });
 daemon.setEncoding("utf8");
 daemon.on("data", (piece) => {
   const lines = (rest + piece).split("\n");

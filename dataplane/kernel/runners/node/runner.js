@@ -11,10 +11,13 @@ const { createRequire } = require("node:module");
 const path = require("node:path");
 const { pathToFileURL } = require("node:url");
 const { Writable } = require("node:stream");
+const timers = require("node:timers");
 const util = require("node:util");
+const { promiseHooks } = require("node:v8");
 const { Worker } = require("node:worker_threads");
 
 const { withoutImports } = require("./imports.js");
+const { Turns } = require("./turns.js");
 const { loadTypes } = require("./types.js");
 
 const CONNECTION = 3;
@@ -30,8 +33,7 @@ const bytesOf = Buffer.from;
 const acknowledgement = Buffer.alloc(1);
 
 const session = new inspector.Session();
-let count = 0;
-let cell = null; // what runs: { number, finish }
+const turns = new Turns();
 
 // --- speaking with the daemon -------------------------------------------------------------------
 
@@ -51,24 +53,43 @@ function say(message) {
   writeAll(CONNECTION, bytesOf(stringify(message) + "\n"));
 }
 
+// wholly does what an interrupt must not cut short. One that has come already does it here, before.
+function wholly(action) {
+  turns.lock();
+  try {
+    action();
+  } finally {
+    turns.unlock();
+  }
+}
+
 // Output replaces Node's own streams, which keep what a full pipe does not take: code that prints
-// faster than the client reads has to wait, and what it printed must be out when its cell ends.
+// faster than the client reads has to wait, and what it printed must be out when its cell ends. It
+// has no state, which an interrupt could leave as it is in the middle of a write.
 class Output extends Writable {
   constructor(fd) {
-    super({ decodeStrings: true });
+    super({ write: (bytes, encoding, done) => done() });
     this.fd = fd;
   }
 
-  _write(bytes, encoding, done) {
-    writeAll(this.fd, bytes);
-    done();
+  write(chunk, encoding, done) {
+    if (this.writableEnded || !(typeof chunk === "string" || chunk instanceof Uint8Array)) {
+      return super.write(chunk, encoding, done); // it knows what is wrong with that
+    }
+    const [name, callback] = typeof encoding === "function" ? [undefined, encoding] : [encoding, done];
+    writeAll(this.fd, typeof chunk === "string" ? bytesOf(chunk, name) : chunk);
+    if (callback) process.nextTick(callback);
+    return true;
   }
 }
 
 // show says a result and waits until the daemon has told it, so that output stays in order.
 function show(data, rest) {
-  say({ type: "result", data, ...rest });
-  fs.readSync(ACKNOWLEDGEMENTS, acknowledgement);
+  const message = { type: "result", data, ...rest };
+  wholly(() => {
+    say(message);
+    fs.readSync(ACKNOWLEDGEMENTS, acknowledgement);
+  });
 }
 
 // --- values -------------------------------------------------------------------------------------
@@ -152,7 +173,9 @@ async function prepare() {
   const importFrom = (name) =>
     import(/^\.{0,2}\//.test(name) ? pathToFileURL(path.resolve(name)).href : importable(name));
   Object.defineProperty(globalThis, "__import", { value: importFrom });
+  Object.defineProperty(globalThis, "__unwind", { value: unwind });
   process.argv = [process.argv[0], ""];
+  keepImmediates();
 }
 
 // importable is where a bare name leads from the working directory; what require does not find,
@@ -166,48 +189,91 @@ function importable(name) {
   }
 }
 
-async function evaluate(code) {
-  const plain = withoutImports(isTypeScript ? loadTypes()(code) : code);
-  const answer = await post("Runtime.evaluate", {
-    expression: `${plain}\n//# sourceURL=cell-${count}.js`,
-    replMode: true,
-    awaitPromise: true,
-    objectGroup: "cell",
+// unfinished are the promises of cells that the inspector waits for. It does not keep them: of one
+// that nobody can keep any more it says so while garbage is collected, where no JavaScript may run, and
+// that is the end of Node.
+const unfinished = new Set();
+
+// evaluated is what the inspector answers to a cell.
+function evaluated(expression, objectGroup) {
+  return new Promise((resolve) => {
+    let promise = null;
+    const forget = promiseHooks.onInit((first) => {
+      forget(); // before any code of the cell: an interrupt leaves nothing behind
+      promise = first;
+      unfinished.add(first);
+    });
+    session.post("Runtime.evaluate", { expression, replMode: true, awaitPromise: true, objectGroup }, (error, answer) => {
+      unfinished.delete(promise);
+      resolve(error ? { error } : answer);
+    });
+    forget();
   });
+}
+
+async function evaluate(code, number) {
+  const plain = withoutImports(isTypeScript ? loadTypes()(code) : code);
+  const answer = await evaluated(`${plain}\n//# sourceURL=cell-${number}.js`, `cell-${number}`);
   if (answer.error) throw answer.error;
   if (answer.exceptionDetails) throw await handed(answer.exceptionDetails.exception);
   return handed(answer.result);
 }
 
-async function run({ code, env }) {
+// run begins a cell at once, not in a microtask: an interrupt would end all microtasks with it.
+async function run({ code, env, number }) {
   Object.assign(process.env, env);
-  count += 1;
-  const number = count;
-  const interrupted = new Promise((resolve) => {
-    cell = { number, finish: resolve };
-  });
-  const failure = await Promise.race([runToEnd(code), interrupted]);
-  cell = null;
-  say(failure ? { type: "done", error: failure } : { type: "done" });
+  end(number, turns.isInterrupted(number) ? interruption : await runToEnd(code, number));
 }
 
-async function runToEnd(code) {
-  await null; // from here on an interrupt may cut this short, but not what waits for it
+async function runToEnd(code, number) {
   try {
-    const value = await evaluate(code);
-    if (value !== undefined) show(await formsOf(value), { count });
+    const value = await evaluate(code, number);
+    const forms = value === undefined ? null : await formsOf(value);
+    if (forms && !turns.hasEnded(number)) show(forms, { count: number });
     return null;
   } catch (thrown) {
     return failureOf(thrown);
   } finally {
-    session.post("Runtime.releaseObjectGroup", { objectGroup: "cell" });
+    session.post("Runtime.releaseObjectGroup", { objectGroup: `cell-${number}` });
   }
+}
+
+// end says how a cell ended, once. One that was interrupted may come to an end of its own later.
+function end(number, failure) {
+  const message = failure ? { type: "done", error: failure } : { type: "done" };
+  wholly(() => {
+    if (turns.hasEnded(number)) return;
+    turns.end(number);
+    say(message);
+  });
 }
 
 const interruption = { ename: "KeyboardInterrupt", evalue: "", traceback: [] };
 
-function interrupt() {
-  cell?.finish(interruption); // it awaits something; what it awaits may go on
+// unwind is called by the inspector in the middle of whatever runs, just before that is ended. Then no
+// finally is run, and Node, which keeps account of what calls back into what, ends itself when the
+// books do not balance.
+function unwind() {
+  balance();
+  turns.awaitEnding();
+}
+
+// balance closes those books. Node does so after an exception that nobody caught, so tell it of one.
+function balance() {
+  const { emit } = process;
+  process.emit = () => true; // nobody else is to hear of it
+  process._fatalException?.(new Error("interrupted"), false);
+  process.emit = emit;
+}
+
+// Node's list of immediates does not outlive the end of one that runs, so that one runs after it.
+function keepImmediates() {
+  const plain = timers.setImmediate;
+  const { nextTick } = process;
+  const later = (callback, ...values) =>
+    typeof callback === "function" ? plain(() => nextTick(callback, ...values)) : plain(callback);
+  later[util.promisify.custom] = plain[util.promisify.custom];
+  globalThis.setImmediate = timers.setImmediate = later;
 }
 
 // --- the whole ----------------------------------------------------------------------------------
@@ -230,15 +296,13 @@ async function main() {
   process.on("exit", () => session.disconnect()); // or Node waits for it
   process.on("uncaughtException", (thrown) => tell("Uncaught", thrown));
   process.on("unhandledRejection", (thrown) => tell("Unhandled rejection", thrown));
-  const heard = new Int32Array(new SharedArrayBuffer(4));
-  const listener = new Worker(path.join(__dirname, "listener.js"), { workerData: { heard, fd: CONNECTION } });
+  const listener = new Worker(path.join(__dirname, "listener.js"), { workerData: { turns: turns.memory, fd: CONNECTION } });
   listener.on("message", (order) => {
     if (order.type === "run") {
       run(order).then(undefined, giveUp);
     } else if (order.type === "interrupt") {
-      Atomics.add(heard, 0, 1);
-      Atomics.notify(heard, 0);
-      interrupt();
+      if (order.hasEnded) balance(); // what was about to call back
+      end(order.number, interruption); // what it awaits may go on
     } else {
       exit.call(process, 0);
     }
