@@ -7,6 +7,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -35,6 +36,8 @@ type Run struct {
 	Journal *journal.Journal
 	done    chan struct{}
 	result  command.Result // set before done is closed
+
+	isInterrupted bool // guarded by the session's mu; the shell may not have its text yet
 }
 
 // Done is closed when the run has ended and all its output is in the journal.
@@ -120,7 +123,11 @@ func (r *Run) end(result command.Result) {
 
 // execute runs request in the living shell, or in a new one, and waits for its end.
 func (s *Session) execute(run *Run, request Request) command.Result {
-	if err := s.begin(run, request); err != nil {
+	err := s.begin(run, request)
+	if errors.Is(err, errInterrupted) {
+		return command.Result{ExitCode: -1, Reason: err.Error()}
+	}
+	if err != nil {
 		return command.Result{ExitCode: -1, StartFailed: true, Reason: err.Error()}
 	}
 	var timeout <-chan time.Time
@@ -162,6 +169,9 @@ func (s *Session) execute(run *Run, request Request) command.Result {
 	}
 }
 
+// errInterrupted is why a run has not begun.
+var errInterrupted = errors.New("interrupted before it began")
+
 // begin gives request to the living shell. A shell that has ended since the last run is replaced.
 func (s *Session) begin(run *Run, request Request) error {
 	env := s.sessions.environ.For(nil, nil)
@@ -173,6 +183,9 @@ func (s *Session) begin(run *Run, request Request) error {
 			if err := s.open(env); err != nil {
 				return err
 			}
+		}
+		if s.isInterrupted(run) {
+			return errInterrupted
 		}
 		err := s.shell.begin(run, changedExports(s.shell.env, env, request.Env)+request.script())
 		if err == nil || attempt > 0 {
@@ -232,16 +245,28 @@ func (s *Session) kill() {
 func (s *Session) Interrupt() error {
 	s.mu.Lock()
 	p, latest := s.process, s.latest
+	if latest != nil {
+		latest.isInterrupted = true
+	}
 	s.mu.Unlock()
-	if p == nil || latest == nil {
+	if latest == nil {
 		return process.ErrNotRunning
 	}
 	select {
 	case <-latest.done:
 		return process.ErrNotRunning
 	default:
-		return process.Terminate(p, latest.done, termGrace) // a trap may let the shell live: the next run is not meant
 	}
+	if p == nil {
+		return nil // its shell starts: it will not begin
+	}
+	return process.Terminate(p, latest.done, termGrace) // a trap may let the shell live: the next run is not meant
+}
+
+func (s *Session) isInterrupted(run *Run) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return run.isInterrupted
 }
 
 // discard ends the shell with everything in its group and removes what it left on disk.

@@ -271,6 +271,29 @@ func TestDeletingASessionEndsItsRun(t *testing.T) {
 	})
 }
 
+func TestARunThatIsInterruptedBeforeItsShellHasStartedDoesNotBegin(t *testing.T) {
+	forEachShell(t, func(t *testing.T, s *Session) {
+		run(t, s, "export kept=yes")
+		for range 20 {
+			run(t, s, "exit 1") // the next run starts a shell
+			running, reader, err := s.Start(context.Background(), Request{Shell: "sleep 1000"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Interrupt(); err != nil {
+				t.Fatal(err)
+			}
+			if result := running.Result(); result.Succeeded() {
+				t.Errorf("got %+v", result)
+			}
+			reader.Close()
+		}
+		if out, _ := run(t, s, "echo $kept"); out != "yes\n" {
+			t.Errorf("got %q", out)
+		}
+	})
+}
+
 func TestAnInterruptEndsTheRun(t *testing.T) {
 	forEachShell(t, func(t *testing.T, s *Session) {
 		running, reader, err := s.Start(context.Background(), Request{Shell: "echo ready; sleep 1000; echo not reached"})
