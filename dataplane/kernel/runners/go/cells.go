@@ -3,7 +3,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -78,25 +80,35 @@ func (c *cells) run(code string, interrupted <-chan struct{}) *Failure {
 	if err != nil {
 		return &Failure{Name: "SyntaxError", Value: err.Error(), Traceback: strings.Split(err.Error(), "\n")}
 	}
-	loaded, failure := c.load(parts, number)
-	if failure != nil {
-		return failure
-	}
+	loaded, failure := c.load(parts, number, interrupted)
 	if c.stop.Load() { // while it was built: it must not begin
 		return &Failure{Name: "KeyboardInterrupt", Traceback: []string{}}
+	}
+	if failure != nil {
+		return failure
 	}
 	c.known.add(parts)
 	return c.execute(loaded, number, interrupted)
 }
 
-// load builds the plugin. An expression that has no value is a statement.
-func (c *cells) load(parts *parts, number int) (*plugin.Plugin, *Failure) {
+// load builds the plugin. An expression that has no value is a statement. An interrupt ends the build,
+// which may take longer than the daemon waits.
+func (c *cells) load(parts *parts, number int, interrupted <-chan struct{}) (*plugin.Plugin, *Failure) {
 	name := fmt.Sprintf("c%d", number)
 	home := filepath.Join(c.dir, name)
 	if err := os.MkdirAll(home, 0o755); err != nil {
 		return nil, &Failure{Name: "BuildError", Value: err.Error(), Traceback: []string{}}
 	}
 	defer os.RemoveAll(home)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		select {
+		case <-interrupted:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
 	for {
 		source, err := c.known.program(parts, c.vars)
 		if err != nil {
@@ -106,8 +118,8 @@ func (c *cells) load(parts *parts, number int) (*plugin.Plugin, *Failure) {
 			return nil, &Failure{Name: "BuildError", Value: err.Error(), Traceback: []string{}}
 		}
 		object := filepath.Join(home, name+".so")
-		build := exec.Command("go", "build", "-buildmode=plugin", "-ldflags=-s -w", "-o", object, "./"+name)
-		build.Dir = c.dir
+		build := exec.CommandContext(ctx, "go", "build", "-buildmode=plugin", "-ldflags=-s -w", "-o", object, "./"+name)
+		build.Dir, build.WaitDelay = c.dir, interruptPatience
 		said, err := build.CombinedOutput()
 		if err == nil {
 			loaded, err := plugin.Open(object)
@@ -137,11 +149,15 @@ func buildFailure(said string) *Failure {
 
 // execute runs a loaded cell in a goroutine of its own, so that one that never ends can be left.
 func (c *cells) execute(loaded *plugin.Plugin, number int, interrupted <-chan struct{}) *Failure {
-	made := map[string]any{}
-	*symbol[map[string]any](loaded, "K__Vars") = c.vars
-	*symbol[map[string]any](loaded, "K__Made") = made
+	made := newMade()
+	*symbol[map[string]any](loaded, "K__Vars") = maps.Clone(c.vars) // code that is left may still read it
+	*symbol[func(string, any)](loaded, "K__Keep") = made.keep
 	*symbol[*atomic.Bool](loaded, "K__Stop") = &c.stop
-	*symbol[func(...any)](loaded, "K__Show") = func(values ...any) { c.showValue(number, values) }
+	*symbol[func(...any)](loaded, "K__Show") = func(values ...any) {
+		if !made.isOver() {
+			c.showValue(number, values)
+		}
+	}
 	*symbol[func(map[string]any)](loaded, "K__Display") = func(forms map[string]any) { c.wire.show(forms, 0) }
 	ended := make(chan *Failure, 1)
 	go runCell(*symbol[func()](loaded, "K__Cell"), ended)
@@ -155,10 +171,39 @@ func (c *cells) execute(loaded *plugin.Plugin, number int, interrupted <-chan st
 		}
 		failure = &Failure{Name: "KeyboardInterrupt", Traceback: []string{}}
 	}
-	for name, pointer := range made {
-		c.vars[name] = pointer
-	}
+	maps.Copy(c.vars, made.end())
 	return failure
+}
+
+// made is what a cell has made so far. A cell that was left may make more, which nobody wants.
+type made struct {
+	mu   sync.Mutex
+	vars map[string]any // pointers, by name; nil: the cell is over
+}
+
+func newMade() *made { return &made{vars: map[string]any{}} }
+
+func (m *made) keep(name string, pointer any) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.vars != nil {
+		m.vars[name] = pointer
+	}
+}
+
+// end returns all that there is, and there will be no more.
+func (m *made) end() map[string]any {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	vars := m.vars
+	m.vars = nil
+	return vars
+}
+
+func (m *made) isOver() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.vars == nil
 }
 
 // symbol finds something that every cell has, because program wrote it.

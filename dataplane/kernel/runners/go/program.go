@@ -69,11 +69,12 @@ import (
 )
 
 var (
-	K__Vars, K__Made map[string]any
-	K__Stop          *k__atomic.Bool
-	K__Show          func(...any)
-	K__Display       func(map[string]any)
-	K__Cell          = func() { k__setup(); k__run() }
+	K__Vars    map[string]any
+	K__Keep    func(string, any)
+	K__Stop    *k__atomic.Bool
+	K__Show    func(...any)
+	K__Display func(map[string]any)
+	K__Cell    = func() { k__setup(); k__run() }
 
 	_ k__unsafe.Pointer
 	_ k__reflect.Type
@@ -141,7 +142,7 @@ func (k *known) body(p *parts) (string, []declaration) {
 	b.WriteString("func k__run() {\n")
 	for _, one := range top {
 		for _, name := range one.names {
-			fmt.Fprintf(&b, "K__Made[%q] = &%s\n", name, name)
+			fmt.Fprintf(&b, "K__Keep(%q, &%s)\n", name, name)
 		}
 	}
 	for i, statement := range p.statements {
@@ -334,7 +335,7 @@ func kept(statements []ast.Stmt, offset func(token.Pos) int) []edit {
 		text := ""
 		for _, name := range names {
 			if name != "_" {
-				text += fmt.Sprintf("; K__Made[%q] = &%s", name, name)
+				text += fmt.Sprintf("; K__Keep(%q, &%s)", name, name)
 			}
 		}
 		if text != "" {
