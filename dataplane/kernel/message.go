@@ -16,6 +16,7 @@ import (
 const maxMessage = 64 << 20
 
 // order is what a runner is told: "start" once, where its parent needs it, then "run" for each cell.
+// After a signal it is told to "forget" it, and says "forgotten".
 type order struct {
 	Type string            `json:"type"`
 	Code string            `json:"code"`

@@ -39,14 +39,16 @@ type runner struct {
 	acks    *os.File
 	outputs []*output
 	dones   chan message  // the end of each cell
+	forgot  chan struct{} // holds the answer to "forget"
 	lost    chan struct{} // closed when it says nothing more
 	broken  error         // set before lost is closed when somebody else spoke in its place
 
 	takesSignals bool // SIGINT interrupts the cell and not the interpreter
 
-	interrupting sync.Mutex // guards the two below
+	interrupting sync.Mutex // guards all below
 	isGiven      bool       // the runner has all of the cell that goes on
 	isAsked      bool       // somebody wants that cell to end
+	isLate       bool       // a signal for the cell before may not have come yet
 
 	closing sync.Once
 }
@@ -123,7 +125,7 @@ func startRunner(table *process.Table, spec process.Spec, cancelled <-chan struc
 }
 
 func newRunner(w *wires) *runner {
-	r := &runner{conn: w.ours[0], acks: w.ours[1], dones: make(chan message), lost: make(chan struct{})}
+	r := &runner{conn: w.ours[0], acks: w.ours[1], dones: make(chan message), forgot: make(chan struct{}, 1), lost: make(chan struct{})}
 	r.outputs = []*output{
 		newOutput(event.Stdout, w.ours[2], r.tell),
 		newOutput(event.Stderr, w.ours[3], r.tell),
@@ -212,6 +214,11 @@ func (r *runner) listen(in *bufio.Reader) {
 		case "result":
 			r.show(Result{Data: said.Data, Count: said.Count, DisplayID: said.DisplayID, IsUpdate: said.IsUpdate})
 			_, err = r.acks.Write([]byte{'\n'})
+		case "forgotten":
+			select {
+			case r.forgot <- struct{}{}:
+			default: // nobody waited so long
+			}
 		case "done":
 			select {
 			case r.dones <- said:
@@ -273,7 +280,38 @@ func (r *runner) give(o order) error {
 func (r *runner) take() {
 	r.interrupting.Lock()
 	defer r.interrupting.Unlock()
+	r.isLate = r.takesSignals && r.isAsked
 	r.isGiven, r.isAsked = false, false
+}
+
+// forgetLimit bounds how long a runner takes to forget an interrupt; code in the background may keep
+// it from that, and the next cell must be there to be interrupted.
+const forgetLimit = time.Second
+
+// forget makes sure that an interrupt of the last cell does not end the next one. A signal comes when
+// the process runs, which may be after the end of the cell that it was meant for.
+func (r *runner) forget() error {
+	r.interrupting.Lock()
+	isLate := r.isLate
+	r.isLate = false
+	r.interrupting.Unlock()
+	if !isLate {
+		return nil
+	}
+	select {
+	case <-r.forgot: // of an earlier time
+	default:
+	}
+	if err := r.send(order{Type: "forget"}); err != nil {
+		return err
+	}
+	select {
+	case <-r.forgot:
+	case <-time.After(forgetLimit):
+	case <-r.process.Done():
+	case <-r.lost:
+	}
+	return nil
 }
 
 func (r *runner) hasEnded() bool {
@@ -305,7 +343,7 @@ func (r *runner) run(run *Run, request Request) *event.Error {
 	r.begin(run)
 	defer r.end()
 	defer r.take()
-	if r.give(order{Type: "run", Code: request.Code, Env: request.Env}) != nil {
+	if r.forget() != nil || r.give(order{Type: "run", Code: request.Code, Env: request.Env}) != nil {
 		return r.died()
 	}
 	select {

@@ -115,8 +115,7 @@ class First:
         """With what this began, which code may have changed since."""
         self.imports: Imports | None = None
         self.is_interrupted = False
-        """An interrupt came before the cell it is meant for began."""
-        self._is_ordered = False
+        """An interrupt came before the cell it is meant for began, or is to be forgotten."""
         self._is_running = False
 
     def serve(self) -> None:
@@ -127,13 +126,16 @@ class First:
         _signal.pthread_sigmask(_signal.SIG_UNBLOCK, [_signal.SIGINT])
         while self.is_last_told:
             line = self._line()
-            self._is_ordered = True
             order = _read(line)
+            if order["type"] == "forget":
+                self.is_interrupted = False
+                _say('{"type":"forgotten"}')
+                continue
             os.environ.update(order.get("env", {}))
             if not self._has_run(order["code"]):
                 self.rest = line + b"\n" + self.rest
                 return
-            self._is_ordered = self.is_interrupted = False
+            self.is_interrupted = False
             if self.is_last_told:
                 _flush_output()
                 _say('{"type":"done"}')
@@ -197,7 +199,7 @@ class First:
         __tracebackhide__ = True
         if self._is_running:
             raise KeyboardInterrupt
-        self.is_interrupted = self._is_ordered or bool(self.rest) or _is_order_coming()
+        self.is_interrupted = True
 
 
 class _Reading:
@@ -212,12 +214,6 @@ class _Reading:
 def _read(line: bytes) -> dict[str, object]:
     order, _ = _json.make_scanner(_Reading)(line.decode(), 0)
     return order
-
-
-def _is_order_coming() -> bool:
-    from select import select  # slow to import, and hardly ever needed
-
-    return bool(select([DAEMON], [], [], 0)[0])
 
 
 def _say(line: str) -> None:

@@ -64,6 +64,8 @@ class Orders:
     def __init__(self, daemon: socket.socket, rest: bytes = b"") -> None:
         self._daemon = daemon
         self._rest = bytearray(rest)
+        self.is_taken = False
+        """Some of an order was read; whoever has begun with it says that this is over."""
 
     def wait(self) -> dict[str, Any]:
         """Wait for an order, with nothing else going on."""
@@ -77,20 +79,24 @@ class Orders:
     async def next(self) -> dict[str, Any]:
         """Wait for an order while tasks go on."""
         loop = asyncio.get_running_loop()
-        self._daemon.setblocking(False)
-        try:
-            while b"\n" not in self._rest:
-                piece = await loop.sock_recv(self._daemon, READ_SIZE)
-                if not piece:
-                    os._exit(0)
-                self._rest += piece
-        finally:
-            self._daemon.setblocking(True)
+        while b"\n" not in self._rest:
+            readable: asyncio.Future[None] = loop.create_future()
+            loop.add_reader(self._daemon, _fulfil, readable)
+            try:
+                await readable
+            finally:
+                loop.remove_reader(self._daemon)
+            self.is_taken = True  # before it is: an interrupt in between is for this order
+            piece = self._daemon.recv(READ_SIZE)
+            if not piece:
+                os._exit(0)
+            self._rest += piece
+        self.is_taken = True
         return self._take()
 
     def is_coming(self) -> bool:
         """Say whether the beginning of an order is there."""
-        if self._rest:
+        if self._rest or self.is_taken:
             return True
         try:
             return bool(self._daemon.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
@@ -102,6 +108,11 @@ class Orders:
         self._rest = bytearray(rest)
         order: dict[str, Any] = _decode(line.decode())
         return order
+
+
+def _fulfil(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 class Cells:
@@ -156,7 +167,12 @@ class Cells:
                 order = await self._orders.next()
             except asyncio.CancelledError:  # the code cancels all tasks there are
                 continue
-            self._is_ordered = True
+            self._is_ordered = order["type"] == "run"
+            self._orders.is_taken = False
+            if not self._is_ordered:  # an interrupt of the last cell has come only now
+                self._is_interrupted = False
+                self._wire.say(type="forgotten")
+                continue
             os.environ.update(order.get("env", {}))
             signal.signal(signal.SIGINT, self._interrupted)  # earlier code may have taken it
             await self._answer(order["code"])
@@ -210,13 +226,18 @@ class Cells:
         if self._cell is None:  # one that is late, or one that is early
             self._is_interrupted = self._is_ordered or self._orders.is_coming()
             return
+        if self._cell.done():  # and what waits for it is being told
+            return
         self._is_interrupted = True
-        if asyncio.current_task(self._loop) is self._serving:
+        task = asyncio.current_task(self._loop)
+        if task is self._serving:
             self._cell.cancel()  # at once: it is about to begin
-        elif nesting.is_in_callback(frame):
-            raise KeyboardInterrupt
-        else:
+            return
+        is_in_callback = nesting.is_in_callback(frame)
+        if task is None or not is_in_callback:  # perhaps what would have woken the cell
             self._loop.call_soon_threadsafe(self._cell.cancel)
+        if is_in_callback:
+            raise KeyboardInterrupt
 
 
 def _failure(cell: asyncio.Task[Any]) -> dict[str, Any] | None:

@@ -12,6 +12,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 _ONE_CALLBACK: CodeType = asyncio.Handle._run.__code__
+_OF_THE_LOOP = asyncio.__file__.removesuffix("__init__.py")
 _plain_run = asyncio.run
 
 
@@ -39,9 +40,15 @@ def _run(main: Any, **options: Any) -> Any:
 
 
 def is_in_callback(frame: FrameType | None) -> bool:
-    """Say whether a loop is in the middle of somebody's code, or waits for something to do."""
+    """Say whether a loop is in the middle of somebody's code, or waits for something to do.
+
+    What the loop does itself, to call a callback or to note the next step of a task, is not that:
+    what is raised there loses the callback or the step.
+    """
+    is_somebodys = False
     while frame is not None:
-        if frame.f_code is _ONE_CALLBACK:
+        if frame.f_code is _ONE_CALLBACK and is_somebodys:
             return True
+        is_somebodys = is_somebodys or not frame.f_code.co_filename.startswith(_OF_THE_LOOP)
         frame = frame.f_back
     return False

@@ -42,13 +42,15 @@ class Wire:
         flush_output()
         encoded = {kind: _encoded(value) for kind, value in data.items()}
         line = _line({"type": "result", "data": encoded, **rest})  # may run code's own methods
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
         try:
+            # An interrupt that has come already is raised by this, with the signal blocked.
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
             with self._lock:
                 self._connection.sendall(line)
                 read(self._acknowledgements, 1)
         finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def flush_output() -> None:
