@@ -4,6 +4,7 @@
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,13 @@ MODES = ["signal", "message"]
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """Run one daemon for the module."""
+    with run_daemon_with_kernels(tmp_path_factory) as running:
+        yield running
+
+
+@contextmanager
+def run_daemon_with_kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     """Run a daemon whose image has kernels of made-up languages."""
     share = tmp_path_factory.mktemp("jupyter")
     python = search_path().split(":")[0] + "/python"
