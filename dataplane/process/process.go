@@ -17,6 +17,9 @@ import (
 // ErrNotRunning says that the process has ended, so there is nothing left to signal.
 var ErrNotRunning = errors.New("process is not running")
 
+// ErrFull says that there are as many processes and threads as may be.
+var ErrFull = errors.New("the sandbox has as many processes as its limit (pids) allows; end some")
+
 // Spec says what to start. Nothing in it is looked up or expanded any more.
 type Spec struct {
 	Path     string // executable file
@@ -87,12 +90,13 @@ type Table struct {
 	mu           sync.Mutex // held over fork and over reaping: an exit always finds its Process
 	live         map[int]*Process
 	adoptOrphans bool
+	fork         fork
 }
 
 // NewTable makes an empty table. With adoptOrphans it reaps every child of this operating system
 // process, also those it did not start: right for the daemon, wrong beside os/exec.
 func NewTable(adoptOrphans bool) *Table {
-	return &Table{live: map[int]*Process{}, adoptOrphans: adoptOrphans}
+	return &Table{live: map[int]*Process{}, adoptOrphans: adoptOrphans, fork: syscall.ForkExec}
 }
 
 // BecomeSubreaper makes orphaned descendants children of this process when it is not PID 1.
@@ -122,7 +126,10 @@ func (t *Table) Start(spec Spec) (*Process, error) {
 
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	pid, err := syscall.ForkExec(spec.Path, spec.Argv, attr)
+	pid, err := t.fork(spec.Path, spec.Argv, attr)
+	if err == syscall.EAGAIN {
+		return nil, fmt.Errorf("start %s: %w", spec.Argv[0], ErrFull)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", spec.Argv[0], err)
 	}

@@ -14,6 +14,7 @@ import itertools
 import json
 import os
 import shlex
+import signal
 import socket
 import threading
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
@@ -80,6 +81,18 @@ class Box:
     def python(self, code: str, timeout: float = 60) -> Outcome:
         """Run a Python program."""
         return self.sh(f"/usr/bin/python3 -c {shlex.quote(code)}", timeout)
+
+    def answer(self, command: str) -> str:
+        """Ask for a command; return everything that was answered, refusals too."""
+        return self._ask("POST", "/command", json.dumps({"command": command}), 60)
+
+    def stop_processes(self) -> None:
+        """End everything in it but its first process and its entrypoint."""
+        freezers = [where for where, _, _ in os.walk("/sys/fs/cgroup") if where.endswith(self.id)]
+        for pid in {int(pid) for where in freezers for pid in _processes(where)}:
+            if b"execd" not in (said := _command_line(pid)) and b"infinity" not in said:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
     def stop(self) -> None:
         """End it."""
@@ -167,6 +180,18 @@ class Home:
     def bridge(self) -> str:
         """The name of this runtime's bridge."""
         return f"osb{json.loads((self.data_dir / 'network.json').read_text())['block']}"
+
+
+def _processes(cgroup: str) -> list[str]:
+    with contextlib.suppress(OSError):
+        return Path(cgroup, "cgroup.procs").read_text().split()
+    return []
+
+
+def _command_line(pid: int) -> bytes:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
 
 
 def missing() -> str:

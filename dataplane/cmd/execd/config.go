@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"opensandbox.io/dataplane/journal"
+	"opensandbox.io/dataplane/process"
 )
 
 // config is everything the daemon was told at its start.
@@ -21,6 +22,8 @@ type config struct {
 	listen        []string
 	tokenFile     string
 	tokenFD       int
+	commandsFD    int
+	oomScore      *process.OOMScore
 	stateDir      string
 	journalLimit  int64
 	logLevel      slog.Level
@@ -38,7 +41,7 @@ var errShown = errors.New("shown")
 const tokenVariable = "EXECD_ACCESS_TOKEN"
 
 func parseFlags(args, environ []string, out io.Writer) (config, error) {
-	c := config{environ: environ, tokenFD: -1}
+	c := config{environ: environ, tokenFD: -1, commandsFD: -1}
 	flags := flag.NewFlagSet("execd", flag.ContinueOnError)
 	flags.SetOutput(out)
 	flags.Usage = func() { usage(flags, out) }
@@ -52,6 +55,7 @@ func parseFlags(args, environ []string, out io.Writer) (config, error) {
 	})
 	flags.StringVar(&c.tokenFile, "access-token-file", "", "read the access token from this file")
 	flags.IntVar(&c.tokenFD, "access-token-fd", -1, "read the access token from this inherited descriptor")
+	flags.IntVar(&c.commandsFD, "commands-cgroup-fd", -1, "start everything in the cgroup whose file tasks or cgroup.threads is this inherited descriptor")
 	flags.StringVar(&token, "access-token", "", "refused, because commands could read it: use -access-token-file or -access-token-fd")
 	flags.StringVar(&c.stateDir, "state-dir", "", "keep journals in this directory (default: a temporary one)")
 	flags.Int64Var(&c.journalLimit, "journal-limit", journal.DefaultLimit, "keep at most this many bytes of the output of one command")

@@ -13,6 +13,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"opensandbox.io/dataplane/process"
 )
 
 // version is set by the build.
@@ -26,6 +28,12 @@ func main() {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "execd:", err)
 		os.Exit(2)
+	}
+	if config.commandsFD >= 0 {
+		if config.oomScore, err = process.OpenOOMScore(); err != nil {
+			fmt.Fprintln(os.Stderr, "execd:", err)
+			os.Exit(1)
+		}
 	}
 	if !config.isTraceable {
 		if err := shutOut(); err != nil {

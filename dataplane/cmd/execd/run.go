@@ -35,6 +35,10 @@ const (
 	defaultEnvFile = "/opt/opensandbox/.env"
 	// headerTimeout bounds how long a connection may take to send the head of a request.
 	headerTimeout = 60 * time.Second
+	// reservedThreads is how many requests can wait for the kernel at once when the machine has no
+	// thread left for us; reserveAfter leaves the processors to the first command.
+	reservedThreads = 24
+	reserveAfter    = time.Second
 )
 
 // errEntrypoint says that the entrypoint could not be started.
@@ -62,6 +66,13 @@ func run(ctx context.Context, c config, childExited, received chan os.Signal) (i
 	defer removeState()
 
 	table := process.NewTable(true)
+	if c.commandsFD >= 0 {
+		if err := table.Confine(os.NewFile(uintptr(c.commandsFD), "commands"), c.oomScore); err != nil {
+			return 0, err
+		}
+		reserve := time.AfterFunc(reserveAfter, func() { process.ReserveThreads(reservedThreads) })
+		defer reserve.Stop()
+	}
 	defer table.KillAll() // nothing we started outlives us
 	go table.Reap(childExited)
 	if os.Getpid() != 1 {

@@ -15,6 +15,7 @@ from opensandbox_server.runtimes.oci.bundle import (
     Surroundings,
     config,
     environment,
+    shm_bytes,
     state_bytes,
 )
 from opensandbox_server.runtimes.oci.options import OCIOptions, read_options
@@ -100,20 +101,23 @@ def test_a_request_cannot_pretend_to_be_another_sandbox() -> None:
     assert "OPENSANDBOX_ID=other" not in environment(launch)
 
 
-def test_limits_are_written_only_for_a_runtime_that_makes_the_cgroup() -> None:
+def test_devices_are_listed_for_a_runtime_that_enters_the_cgroup_and_limits_for_none() -> None:
     limited = Launch("box", "host", "/r", ["x"], cpus=0.5, memory_bytes=1024, pids=3)
     assert "resources" not in config(limited, AROUND)["linux"]
     around = Surroundings("/r", "/e", "/u", "/n", 1, cgroup="/osb/box")
     resources = config(limited, around)["linux"]["resources"]
-    assert resources["cpu"] == {"quota": 50000, "period": 100000}
-    assert resources["memory"] == {"limit": 1024}
-    assert resources["pids"] == {"limit": 3}
     assert resources["devices"][0] == {"allow": False, "access": "rwm"}
+    assert set(resources) == {"devices"}  # the limits are in the cgroup before it is entered
 
 
 def test_journals_take_at_most_a_quarter_of_the_memory() -> None:
     assert state_bytes(None) == 256 << 20
     assert state_bytes(100 << 20) == 25 << 20
+
+
+def test_shared_memory_takes_at_most_a_quarter_of_the_memory() -> None:
+    assert shm_bytes(None) == 64 << 20
+    assert shm_bytes(100 << 20) == 25 << 20
 
 
 def test_no_system_call_is_both_allowed_and_refused() -> None:

@@ -11,16 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from opensandbox_server.runtimes.oci.cgroups import (
-    CgroupFault,
-    CgroupsV1,
-    CgroupsV2,
+from opensandbox_server.runtimes.oci.bounds import (
     Limits,
-    find_cgroups,
-    hybrid_mount,
+    Machine,
+    bounds,
     v1_settings,
     v2_settings,
+    with_execd,
 )
+from opensandbox_server.runtimes.oci.cgroup_files import CgroupFault
+from opensandbox_server.runtimes.oci.cgroups import CgroupsV2, find_cgroups, hybrid_mount
+from opensandbox_server.runtimes.oci.cgroups_v1 import CgroupsV1
+from opensandbox_server.runtimes.oci.options import read_options
 
 V2 = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n"
 V1 = "".join(
@@ -72,6 +74,7 @@ def test_limits_become_files() -> None:
         ("cpu.cfs_period_us", "100000"),
         ("cpu.cfs_quota_us", "150000"),
         ("memory.limit_in_bytes", "1048576"),
+        ("memory.memsw.limit_in_bytes", "1048576"),
         ("pids.max", "7"),
     ]
     assert v2_settings(limits) == [
@@ -83,6 +86,37 @@ def test_limits_become_files() -> None:
     assert v1_settings(Limits()) == v2_settings(Limits()) == []
 
 
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("memory", "kept"), [(1 * GIB, GIB // 4), (4 * GIB, GIB // 2), (64 * GIB, 64 * GIB // 10)]
+)
+def test_the_host_keeps_a_part_of_its_memory_and_half_of_its_processes(
+    memory: int, kept: int
+) -> None:
+    assert bounds(Machine(memory, 32768)) == Limits(memory_bytes=memory - kept, pids=16384)
+    assert bounds(Machine(memory, 32768), 5, 7) == Limits(memory_bytes=5, pids=7)
+
+
+def test_a_sandbox_that_asks_for_nothing_gets_no_more_than_its_share() -> None:
+    options = read_options({})
+    assert options.defaults(Machine(64 * GIB, 1 << 22)) == Limits(memory_bytes=2 * GIB, pids=4096)
+    assert options.defaults(Machine(2 * GIB, 32768)) == Limits(memory_bytes=GIB, pids=2048)
+    assert read_options({"default_memory": ""}).defaults(Machine(GIB, 64)).memory_bytes is None
+
+
+@pytest.mark.parametrize("wrong", [{"all_memory": "much"}, {"default_memory": 5}, {"all_pids": -1}])
+def test_a_bound_that_is_none_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=f"oci.{next(iter(wrong))}"):
+        read_options(wrong)
+
+
+def test_execd_has_threads_of_its_own() -> None:
+    assert with_execd(Limits(pids=64)).pids == 64 + 256
+    assert with_execd(Limits()).pids is None
+
+
 def test_a_share_too_small_for_the_kernel_becomes_the_smallest() -> None:
     assert ("cpu.cfs_quota_us", "1000") in v1_settings(Limits(cpus=0.001))
 
@@ -91,9 +125,14 @@ def test_a_share_too_small_for_the_kernel_becomes_the_smallest() -> None:
 def v2(tmp_path: Path) -> CgroupsV2:
     """A tree that looks like a v2 hierarchy with one sandbox."""
     box = tmp_path / "osb" / "box"
-    box.mkdir(parents=True)
-    for directory in (tmp_path, tmp_path / "osb"):
+    (box / "commands").mkdir(parents=True)
+    for directory in (tmp_path, tmp_path / "osb", box):
         (directory / "cgroup.subtree_control").touch()
+    for name in ("memory.max", "memory.swap.max", "pids.max", "io.weight"):
+        (tmp_path / "osb" / name).touch()
+    (tmp_path / "osb" / "memory.current").write_text("8192\n")
+    for name in ("cgroup.type", "cgroup.threads", "pids.max"):
+        (box / "commands" / name).touch()
     for name in ("cpu.max", "memory.max", "pids.max", "cgroup.freeze", "cgroup.procs"):
         (box / name).touch()
     (box / "cgroup.events").write_text("populated 1\nfrozen 0\n")
@@ -102,11 +141,27 @@ def v2(tmp_path: Path) -> CgroupsV2:
 
 
 def test_a_v2_cgroup_gets_its_controllers_and_limits(v2: CgroupsV2, tmp_path: Path) -> None:
+    v2.open(Limits(memory_bytes=1 << 20, pids=900))
     v2.make("box", Limits(cpus=2, memory_bytes=4096, pids=5))
-    assert (tmp_path / "osb" / "cgroup.subtree_control").read_text() == "+cpu +memory +pids"
-    assert (tmp_path / "osb" / "box" / "cpu.max").read_text() == "200000 100000"
-    assert (tmp_path / "osb" / "box" / "pids.max").read_text() == "5"
+    box, commands = tmp_path / "osb" / "box", tmp_path / "osb" / "box" / "commands"
+    assert (box / "cpu.max").read_text() == "200000 100000"
+    assert (box / "pids.max").read_text() == "261"
+    assert (box / "cgroup.subtree_control").read_text() == "+pids"
+    assert (commands / "cgroup.type").read_text() == "threaded"
+    assert (commands / "pids.max").read_text() == "5"
     assert v2.memory_kills("box") == 2
+
+
+def test_all_v2_sandboxes_together_have_bounds(v2: CgroupsV2, tmp_path: Path) -> None:
+    v2.open(Limits(memory_bytes=1 << 20, pids=900))
+    assert (tmp_path / "osb" / "memory.max").read_text() == "1048576"
+    assert (tmp_path / "osb" / "memory.swap.max").read_text() == "0"
+    assert (tmp_path / "osb" / "pids.max").read_text() == "900"
+
+
+def test_a_bound_below_what_is_used_kills_nobody(v2: CgroupsV2, tmp_path: Path) -> None:
+    v2.open(Limits(memory_bytes=4096))
+    assert (tmp_path / "osb" / "memory.max").read_text() == "8192"
 
 
 def test_freezing_waits_until_the_kernel_says_so(v2: CgroupsV2, tmp_path: Path) -> None:

@@ -251,7 +251,7 @@ def test_limits_are_in_force(home: Home) -> None:
     if "cpu" not in groups:
         pytest.skip("this host has cgroup v2; the v1 files are not there")
     assert (groups["memory"] / "memory.limit_in_bytes").read_text().strip() == "134217728"
-    assert (groups["pids"] / "pids.max").read_text().strip() == "99"
+    assert (groups["pids"] / "commands" / "pids.max").read_text().strip() == "99"
     throttled = (groups["cpu"] / "cpu.stat").read_text().split()
     assert int(throttled[throttled.index("nr_throttled") + 1]) > 0
 

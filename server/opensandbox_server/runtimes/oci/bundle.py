@@ -8,13 +8,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from opensandbox_server.runtimes.oci.cgroups import CPU_PERIOD_US, DEVICES, VIEW, Limits
+from opensandbox_server.runtimes.oci.bounds import Limits
+from opensandbox_server.runtimes.oci.cgroup_tree import DEVICES, VIEW
 
 EXECD = "/opt/opensandbox/execd"
 STATE_DIR = "/run/opensandbox"
 STATE_BYTES = 256 * 1024 * 1024
 """Journals of command output; a tmpfs, so it counts as memory: see state_bytes."""
-SOCKET_FD, TOKEN_FD = 3, 4
+SOCKET_FD, TOKEN_FD, COMMANDS_FD = 3, 4, 5
+OOM_SCORE = 500
+"""When the machine runs out of memory, sandboxes go before anything of the host."""
+SHM_BYTES = 64 * 1024 * 1024
+DEV_SIZE = "size=1m"
+"""For links and a few nodes; whoever is root in a sandbox may put files there."""
+TERMINALS = 256
+"""Most terminals of one sandbox: all of a machine share a few thousand."""
 SECCOMP_ANNOTATION = "run.oci.seccomp_bpf_data"
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -128,6 +136,7 @@ def config(launch: Launch, around: Surroundings) -> dict[str, Any]:
 def arguments(entrypoint: Sequence[str], *, is_traceable: bool = False) -> list[str]:
     """Return the command line of PID 1."""
     flags = ["--listen", f"fd://{SOCKET_FD}", "--access-token-fd", str(TOKEN_FD)]
+    flags += ["--commands-cgroup-fd", str(COMMANDS_FD)]
     flags += ["--state-dir", STATE_DIR, "--log-level", "4", *["--traceable"] * is_traceable]
     return [EXECD, *flags, "--", *entrypoint]
 
@@ -135,6 +144,11 @@ def arguments(entrypoint: Sequence[str], *, is_traceable: bool = False) -> list[
 def state_bytes(memory: int | None) -> int:
     """Return how large the journals may be: at most a quarter of the memory."""
     return STATE_BYTES if memory is None else min(STATE_BYTES, memory // 4)
+
+
+def shm_bytes(memory: int | None) -> int:
+    """Return how large shared memory may be: files there stay when processes are killed for it."""
+    return SHM_BYTES if memory is None else min(SHM_BYTES, memory // 4)
 
 
 def environment(launch: Launch) -> list[str]:
@@ -151,6 +165,7 @@ def _process(launch: Launch) -> dict[str, Any]:
         "args": arguments(launch.entrypoint, is_traceable="untraceable" not in launch.protections),
         "env": environment(launch),
         "cwd": launch.cwd,
+        "oomScoreAdj": OOM_SCORE,
         "noNewPrivileges": "no_new_privileges" in launch.protections,
     }
     kept = CAPABILITIES if "capabilities" in launch.protections else DANGEROUS
@@ -165,13 +180,15 @@ def _process(launch: Launch) -> dict[str, Any]:
 def _mounts(launch: Launch, around: Surroundings) -> list[dict[str, Any]]:
     safe = ["nosuid", "noexec", "nodev"]
     tty = ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"]
+    tty.append(f"max={TERMINALS}")
+    shm = f"size={shm_bytes(launch.memory_bytes)}"
     own = [f"uid={launch.uid}", f"gid={launch.gid}"]
     state = ["nosuid", "nodev", "mode=0700", f"size={state_bytes(launch.memory_bytes)}", *own]
     mounts = [
         _mount("/proc", "proc", "proc", safe),
-        _mount("/dev", "tmpfs", "tmpfs", ["nosuid", "strictatime", "mode=755", "size=65536k"]),
+        _mount("/dev", "tmpfs", "tmpfs", ["nosuid", "strictatime", "mode=755", DEV_SIZE]),
         _mount("/dev/pts", "devpts", "devpts", tty),
-        _mount("/dev/shm", "tmpfs", "shm", [*safe, "mode=1777", "size=67108864"]),
+        _mount("/dev/shm", "tmpfs", "shm", [*safe, "mode=1777", shm]),
         _mount("/dev/mqueue", "mqueue", "mqueue", safe),
         _mount("/sys", "sysfs", "sysfs", [*safe, "ro"] if "paths" in launch.protections else safe),
         *_cgroup_mounts(around.views),
@@ -212,23 +229,10 @@ def _linux(launch: Launch, around: Surroundings) -> dict[str, Any]:
     if around.seccomp is not None and "seccomp" in launch.protections:
         linux["seccomp"] = around.seccomp
     if around.cgroup is not None:
-        linux |= {"cgroupsPath": around.cgroup, "resources": resources(launch.limits)}
+        # Its limits are there already: the launcher made the cgroup.
+        devices = [{"allow": False, "access": "rwm"}, *(_device(*device) for device in DEVICES)]
+        linux |= {"cgroupsPath": around.cgroup, "resources": {"devices": devices}}
     return linux
-
-
-def resources(limits: Limits) -> dict[str, Any]:
-    """Return the limits as an OCI runtime reads them."""
-    listed: dict[str, Any] = {
-        "devices": [{"allow": False, "access": "rwm"}, *(_device(*device) for device in DEVICES)]
-    }
-    if limits.cpus is not None:
-        quota = max(1000, int(limits.cpus * CPU_PERIOD_US))
-        listed["cpu"] = {"quota": quota, "period": CPU_PERIOD_US}
-    if limits.memory_bytes is not None:
-        listed["memory"] = {"limit": limits.memory_bytes}
-    if limits.pids is not None:
-        listed["pids"] = {"limit": limits.pids}
-    return listed
 
 
 def _device(kind: str, major: int, minor: int | None, access: str) -> dict[str, Any]:

@@ -15,7 +15,9 @@ from pathlib import Path
 from opensandbox_server.images.pack import NoPack, plan_pack
 from opensandbox_server.runtimes.base import Finding
 from opensandbox_server.runtimes.oci import conntrack, rules, seccomp
-from opensandbox_server.runtimes.oci.cgroups import CgroupFault, CgroupsV1, find_cgroups
+from opensandbox_server.runtimes.oci.cgroup_files import CgroupFault
+from opensandbox_server.runtimes.oci.cgroups import find_cgroups
+from opensandbox_server.runtimes.oci.cgroups_v1 import CgroupsV1
 from opensandbox_server.runtimes.oci.options import OCIOptions
 from opensandbox_server.runtimes.oci.resolver import host_nameserver
 from opensandbox_server.runtimes.oci.runner import SEARCH_PATH, RunnerMissing, find_runner

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from opensandbox_server.runtimes.oci import bundle, logs, rootfs
-from opensandbox_server.runtimes.oci.cgroups import Cgroups, CgroupsV1
+from opensandbox_server.runtimes.oci.cgroup_tree import Cgroups
 from opensandbox_server.runtimes.oci.member import Member
 from opensandbox_server.runtimes.oci.orphans import Orphans
 from opensandbox_server.runtimes.oci.records import (
@@ -232,8 +232,8 @@ class Instances:
         undo.callback(tools.cgroups.kill, record.cgroup)
         tools.cgroups.make(record.cgroup, launch.limits)
         room = self._furnish(launch, slot, directory)
-        with empty_file() as nothing:
-            files = {0: nothing, 1: output, 2: output, 3: listener, 4: token}
+        with empty_file() as nothing, tools.cgroups.opened_entrance(record.cgroup) as entrance:
+            files = {0: nothing, 1: output, 2: output, 3: listener, 4: token, 5: entrance}
             record.pid = self._run_in_cgroup(launch, record, room, files)
         member = Member(record, directory, os.pidfd_open(record.pid))
         undo.callback(member.forget_process)
@@ -271,8 +271,7 @@ class Instances:
 
     @property
     def _runner_makes_cgroup(self) -> bool:
-        is_v1 = isinstance(self._tools.cgroups, CgroupsV1)
-        return self._tools.runner.needs_own_cgroup(is_v1=is_v1)
+        return self._tools.runner.needs_own_cgroup(is_v1=self._tools.cgroups.is_entered_by_us)
 
     def _run_in_cgroup(
         self, launch: bundle.Launch, record: Record, room: Path, files: dict[int, int]

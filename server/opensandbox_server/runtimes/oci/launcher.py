@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import resource
 import selectors
 import signal
 import socket
@@ -26,18 +25,18 @@ from typing import Any
 
 from opensandbox_server.full_disk import explain
 from opensandbox_server.runtimes.oci import seccomp, syscalls, wire
+from opensandbox_server.runtimes.oci.bounds import Limits
 from opensandbox_server.runtimes.oci.bundle import Launch
-from opensandbox_server.runtimes.oci.cgroups import Cgroups, find_cgroups
+from opensandbox_server.runtimes.oci.cgroup_tree import Cgroups
+from opensandbox_server.runtimes.oci.cgroups import find_cgroups
 from opensandbox_server.runtimes.oci.instances import Ended, Instances, Tools, Unknown
 from opensandbox_server.runtimes.oci.logs import Logs
 from opensandbox_server.runtimes.oci.nest import Nest
+from opensandbox_server.runtimes.oci.rlimits import set_inherited_limits
 from opensandbox_server.runtimes.oci.rootfs import spread
 from opensandbox_server.runtimes.oci.runner import find_runner
 from opensandbox_server.runtimes.oci.stage import Stage
 from opensandbox_server.runtimes.oci.trash import Trash
-
-OPEN_FILES, MOST_OPEN_FILES = 65536, 1048576
-"""Files one process of a sandbox may have open, and how far it may raise that."""
 
 _KINDS = {Unknown: "unknown", Ended: "ended"}
 
@@ -59,7 +58,7 @@ class Launcher:
         """Make everything ready; only then threads are started."""
         setup = self._setup
         syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
-        _set_inherited_limits()
+        set_inherited_limits()
         sandboxes = Path(setup.data_dir) / "sandboxes"
         spread(sandboxes)
         self._wait_for_former_launcher()
@@ -71,6 +70,7 @@ class Launcher:
             program = seccomp.compiled(Path(setup.data_dir) / "cache")
         self._nest = nest = Nest()
         self._undo.callback(nest.close)
+        cgroups.open(Limits(memory_bytes=setup.memory_bytes, pids=setup.pids))
         stage.open(Path(setup.execd), sandboxes)
         network = self._open_network()
         logs = Logs()
@@ -218,20 +218,6 @@ def start_threads(pool: ThreadPoolExecutor) -> None:
     together = threading.Barrier(size)  # so that none is idle when the next is asked for
     for _ in range(size):
         pool.submit(together.wait)
-
-
-def _set_inherited_limits() -> None:
-    """Set the limits sandboxes inherit; in their user namespace nobody may raise them.
-
-    Not left to the OCI runtime: it may set those of a process with other ids only where root still
-    has CAP_SYS_RESOURCE.
-    """
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, MOST_OPEN_FILES))
-    except ValueError:  # not even root may, where CAP_SYS_RESOURCE was taken from it
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(OPEN_FILES, hard), hard))
 
 
 def main() -> None:

@@ -10,7 +10,8 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
-from opensandbox_server.runtimes.oci.cgroups import Cgroups, find_cgroups
+from opensandbox_server.runtimes.oci.cgroup_tree import Cgroups
+from opensandbox_server.runtimes.oci.cgroups import find_cgroups
 from opensandbox_server.runtimes.oci.network import Block
 from opensandbox_server.runtimes.oci.records import (
     RECORD,

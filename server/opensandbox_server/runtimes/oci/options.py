@@ -8,6 +8,15 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
+from opensandbox_server.errors import InvalidParameter
+from opensandbox_server.quantities import parse_bytes
+from opensandbox_server.runtimes.oci.bounds import (
+    Limits,
+    Machine,
+    bounds,
+    default_memory,
+    default_pids,
+)
 from opensandbox_server.runtimes.oci.rules import Reach
 
 _LAUNCHERS = ("", "crun", "runc")
@@ -36,7 +45,13 @@ class OCIOptions:
     all_connections: int = 0
     """While the host tracks more, no sandbox opens another; 0 is half of what the kernel can."""
     default_pids: int = 4096
-    """Most processes and threads of a sandbox that asks for no limit of its own."""
+    """Most processes and threads of a sandbox that asks for no limit; an eighth of all at most."""
+    default_memory: str = "2Gi"
+    """Memory of a sandbox that asks for no limit; half of the machine's at most. Empty: none."""
+    all_pids: int = 0
+    """Most processes and threads of all sandboxes together; 0: half of what the machine has."""
+    all_memory: str = ""
+    """Memory of all sandboxes together; empty leaves the host a tenth, at least 512 MiB."""
     cache_dir: str = "/var/cache/opensandbox"
     """What servers of one machine share: the Python of the image host, made once."""
 
@@ -47,6 +62,9 @@ class OCIOptions:
         for name in ("slots_ahead", "concurrent_starts", "connections", "default_pids"):
             _require_whole(name, getattr(self, name), 1)
         _require_whole("all_connections", self.all_connections, 0)
+        _require_whole("all_pids", self.all_pids, 0)
+        for name in ("default_memory", "all_memory"):
+            _bytes(name, getattr(self, name))
         if _network("subnet", self.subnet).prefixlen > 16:
             raise ValueError("oci.subnet: must be a /16 or larger")
         if not self.cache_dir.startswith("/"):
@@ -71,6 +89,19 @@ class OCIOptions:
             all_connections=self.all_connections,
         )
 
+    def bounds(self, machine: Machine) -> Limits:
+        """Return what all sandboxes of a machine may use together."""
+        return bounds(machine, _bytes("all_memory", self.all_memory), self.all_pids or None)
+
+    def defaults(self, machine: Machine) -> Limits:
+        """Return the limits of a sandbox that asks for none."""
+        wanted, of_all = _bytes("default_memory", self.default_memory), self.bounds(machine).pids
+        assert of_all is not None
+        return Limits(
+            memory_bytes=None if wanted is None else default_memory(wanted, machine),
+            pids=default_pids(self.default_pids, of_all),
+        )
+
 
 def _require_whole(key: str, value: object, least: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
@@ -82,6 +113,13 @@ def _networks(key: str, texts: object) -> set[ipaddress.IPv4Network]:
     if not isinstance(texts, tuple) or not all(isinstance(text, str) for text in texts):
         raise ValueError(f"oci.{key}: must be a list of ranges, not {texts!r}")
     return {_network(key, text) for text in texts}
+
+
+def _bytes(key: str, text: str) -> int | None:
+    try:
+        return parse_bytes(key, text) if text else None
+    except InvalidParameter:
+        raise ValueError(f"oci.{key}: must be a size like 512Mi or 2Gi, not {text!r}") from None
 
 
 def _network(key: str, text: str) -> ipaddress.IPv4Network:
@@ -99,7 +137,7 @@ def read_options(table: Mapping[str, object]) -> OCIOptions:
     values = {
         key: tuple(value) if isinstance(value, list) else value for key, value in table.items()
     }
-    for key in ("launcher", "subnet", "nameserver", "cache_dir"):
+    for key in ("launcher", "subnet", "nameserver", "cache_dir", "default_memory", "all_memory"):
         if not isinstance(values.get(key, ""), str):
             raise ValueError(f"oci.{key}: must be a text")
     return OCIOptions(**values)  # type: ignore[arg-type]  # checked by __post_init__

@@ -63,7 +63,7 @@ class Runner:
         words = [self.program, f"--root={self.state}", f"--log={bundle / 'log'}"]
         if self.name == "crun":
             words.append(f"--cgroup-manager={'cgroupfs' if makes_cgroup else 'disabled'}")
-        words += ["run", "--detach", "--no-new-keyring", "--preserve-fds=2"]
+        words += ["run", "--detach", "--no-new-keyring", "--preserve-fds=3"]
         return [*words, f"--pid-file={bundle / 'pid'}", f"--bundle={bundle}", container]
 
     def run(

@@ -37,6 +37,7 @@ from opensandbox_server.runtimes.base import (
     StartFailed,
 )
 from opensandbox_server.runtimes.oci import wire
+from opensandbox_server.runtimes.oci.bounds import Limits, Machine
 from opensandbox_server.runtimes.oci.bundle import Launch
 from opensandbox_server.runtimes.oci.doctor import examine
 from opensandbox_server.runtimes.oci.helper import Helper, HelperGone
@@ -212,6 +213,7 @@ class OCIRuntime(Runtime):
 
     def _setup(self) -> wire.Setup:
         data_dir, options = self._home.data_dir.resolve(), self._options
+        together = options.bounds(Machine.ours())
         return wire.Setup(
             data_dir=str(data_dir),
             execd=str(self._home.execd),
@@ -221,6 +223,8 @@ class OCIRuntime(Runtime):
             concurrent_starts=options.concurrent_starts,
             subnet=options.subnet,
             reach=asdict(options.reach),
+            memory_bytes=together.memory_bytes or 0,
+            pids=together.pids or 0,
         )
 
     def _refuse_unsupported(self, spec: SandboxSpec) -> None:
@@ -240,7 +244,7 @@ class OCIRuntime(Runtime):
             raise NotSupported(f"this host runs {'/'.join(here)}, not {'/'.join(wanted)}")
 
     def _launch(self, spec: SandboxSpec, image: Image) -> Launch:
-        return to_launch(spec, image, self._options)
+        return to_launch(spec, image, self._options.defaults(Machine.ours()))
 
     def _begin(
         self, launch: Launch, path: Path, listener: int, token: int
@@ -336,9 +340,10 @@ def cgroup_parent(data_dir: Path) -> str:
     return f"osb-{hashlib.sha256(str(data_dir).encode()).hexdigest()[:8]}"
 
 
-def to_launch(spec: SandboxSpec, image: Image, options: OCIOptions) -> Launch:
-    """Combine what is wanted with what the image says."""
+def to_launch(spec: SandboxSpec, image: Image, defaults: Limits) -> Launch:
+    """Combine what is wanted with what the image says, and with the limits nobody chose."""
     limits = spec.resources
+    memory, pids = limits.memory_bytes, limits.pids
     return Launch(
         id=spec.id,
         image=spec.image,
@@ -351,8 +356,8 @@ def to_launch(spec: SandboxSpec, image: Image, options: OCIOptions) -> Launch:
         uid=image.uid,
         gid=image.gid,
         cpus=limits.cpus,
-        memory_bytes=limits.memory_bytes,
-        pids=limits.pids if limits.pids is not None else options.default_pids,
+        memory_bytes=memory if memory is not None else defaults.memory_bytes,
+        pids=pids if pids is not None else defaults.pids,
         has_network=spec.has_network,
         is_readonly=spec.is_readonly,
     )

@@ -31,6 +31,9 @@ class Setup:
     subnet: str
     reach: Mapping[str, Any]
     """Of rules.Reach."""
+    memory_bytes: int
+    """What all sandboxes together may use."""
+    pids: int
 
 
 def encode(message: dict[str, Any]) -> bytes:
