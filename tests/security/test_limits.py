@@ -170,6 +170,13 @@ def test_one_sandbox_cannot_take_all_terminals(home: Home) -> None:
     assert int(home.start().python(TERMINALS).output) <= 256
 
 
+def test_a_sandbox_cannot_make_the_host_write_everything(home: Home) -> None:
+    call = "import ctypes; c = ctypes.CDLL(None); print(c.syncfs(-1), c.sync())"
+    assert home.start(without=("seccomp",)).python(call).output.startswith("-1 ")
+    assert home.start().python(call).output.startswith("0 ")  # answered without looking
+    assert home.start().sh("echo x > /tmp/x; sync /tmp/x; sync; echo $?").output == "0"
+
+
 def test_what_the_operator_s_shell_allows_is_not_what_a_sandbox_may(
     network: int, tmp_path: Path
 ) -> None:

@@ -20,7 +20,7 @@ from opensandbox_server.runtimes.oci.bundle import (
 )
 from opensandbox_server.runtimes.oci.options import OCIOptions, read_options
 from opensandbox_server.runtimes.oci.seccomp import compile_filter, compiled, profile
-from opensandbox_server.runtimes.oci.seccomp_calls import ALLOWED, REFUSED
+from opensandbox_server.runtimes.oci.seccomp_calls import ALLOWED, DONE, REFUSED
 
 LAUNCH = Launch("box", "host", "/images/host", ["sleep", "1"], host_paths=["/usr"])
 AROUND = Surroundings("/r", "/e", "/u", "/n", 65536, shared={"/usr": "/stage/usr"}, filter=b"bpf")
@@ -122,6 +122,7 @@ def test_shared_memory_takes_at_most_a_quarter_of_the_memory() -> None:
 
 def test_no_system_call_is_both_allowed_and_refused() -> None:
     assert not set(ALLOWED) & set(REFUSED)
+    assert not set(DONE) & {*ALLOWED, *REFUSED}
     assert "clone3" not in {*ALLOWED, *REFUSED}
     conditional = {"clone", "socket", "socketpair", "personality"}
     assert not conditional & {*ALLOWED, *REFUSED}

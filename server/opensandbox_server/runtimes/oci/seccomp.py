@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from opensandbox_server.runtimes.oci.seccomp_calls import ALLOWED, REFUSED
+from opensandbox_server.runtimes.oci.seccomp_calls import ALLOWED, DONE, REFUSED
 
 _NEW_NAMESPACES = 0x7E020000
 """CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID and NEWNET."""
@@ -95,6 +95,7 @@ def profile() -> dict[str, Any]:
         "syscalls": [
             {"names": list(ALLOWED), "action": allow},
             {"names": list(REFUSED), "action": "SCMP_ACT_ERRNO", "errnoRet": errno.EPERM},
+            {"names": list(DONE), "action": "SCMP_ACT_ERRNO", "errnoRet": 0},
             *conditional,
         ],
     }
@@ -154,6 +155,7 @@ def _fill(library: ctypes.CDLL, context: int) -> ctypes.c_void_p:
     _set(library, handle, _SCMP_FLTATR_CTL_OPTIMIZE, 2)
     _add(library, handle, _SCMP_ACT_ALLOW, ALLOWED)
     _add(library, handle, _errno_action(errno.EPERM), REFUSED)
+    _add(library, handle, _errno_action(0), DONE)
     for name, conditions in CONDITIONAL:
         _add(library, handle, _SCMP_ACT_ALLOW, [name], conditions)
     return handle

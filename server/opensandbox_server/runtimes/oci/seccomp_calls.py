@@ -8,6 +8,9 @@ could use up.
 """
 
 # fmt: off
+DONE: tuple[str, ...] = ("sync", "syncfs")
+"""What is answered as if it were done: it would make the whole host write. `fsync` is there."""
+
 ALLOWED: tuple[str, ...] = (
     # files and directories
     "access", "chdir", "chmod", "chown", "chroot", "close", "close_range", "copy_file_range",
@@ -20,8 +23,8 @@ ALLOWED: tuple[str, ...] = (
     "lseek", "lsetxattr", "lstat", "mkdir", "mkdirat", "mknod", "mknodat", "name_to_handle_at",
     "newfstatat", "open", "openat", "openat2", "readahead", "readlink", "readlinkat",
     "removexattr", "removexattrat", "rename", "renameat", "renameat2", "rmdir", "setxattr",
-    "setxattrat", "stat", "statfs", "statx", "symlink", "symlinkat", "sync", "sync_file_range",
-    "syncfs", "truncate", "umask", "unlink", "unlinkat", "ustat", "utime", "utimensat", "utimes",
+    "setxattrat", "stat", "statfs", "statx", "symlink", "symlinkat", "sync_file_range",
+    "truncate", "umask", "unlink", "unlinkat", "ustat", "utime", "utimensat", "utimes",
     # reading and writing
     "ioctl", "pipe", "pipe2", "pread64", "preadv", "preadv2", "pwrite64", "pwritev", "pwritev2",
     "read", "readv", "sendfile", "splice", "tee", "vmsplice", "write", "writev",
