@@ -3,17 +3,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import json
 import os
 import platform
+import re
+import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from opensandbox_server.images import Image
+from opensandbox_server.runtimes.base import StartFailed
 from opensandbox_server.runtimes.oci.bundle import CAPABILITIES
 from tests.security.harness import Box, Home
 
@@ -234,3 +240,25 @@ def pid_of(home: Home, box: Box) -> int:
     """Return the first process of a sandbox, as the host counts."""
     record = json.loads((home.data_dir / "sandboxes" / box.id / "state.json").read_text())
     return int(record["pid"])
+
+
+def test_programs_of_the_launcher_get_none_of_its_descriptors(home: Home) -> None:
+    home.start()  # by now it has been passed some, and namespaces of others are open
+    opened = Path(f"/proc/{home.launcher}/fdinfo")
+    for descriptor in opened.iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            flags = re.search(r"flags:\s*(\d+)", descriptor.read_text())
+            assert flags
+            assert int(descriptor.name) < 3 or int(flags[1], 8) & os.O_CLOEXEC, descriptor.name
+
+
+def test_a_sandbox_does_not_begin_where_a_descriptor_of_its_launcher_leads(home: Home) -> None:
+    host = home.run(home.runtime.images.resolve("host"))
+
+    def fill(root: Path) -> Image:
+        shutil.copytree(host.rootfs, root, symlinks=True)
+        return replace(host, rootfs=root, cwd="/proc/self/fd/7")
+
+    home.runtime.images.add("leaky", fill)
+    with pytest.raises(StartFailed, match="the kernel's"):
+        home.start("leaky")

@@ -15,6 +15,7 @@ from typing import IO, Any
 
 from opensandbox_server.images.store import Image
 from opensandbox_server.images.unpack import BadArchive, unpack_layer
+from opensandbox_server.images.workdir import BadWorkingDirectory, working_directory
 
 _LARGEST_DOCUMENT = 16 * 1024 * 1024
 _DEEPEST_INDEX = 4
@@ -51,12 +52,16 @@ def image_from_config(config: dict[str, Any], root: Path, size: int) -> Image:
     pairs = (entry.partition("=") for entry in said.get("Env") or [])
     uid, gid = find_user(root, str(said.get("User") or ""))
     command = [*(said.get("Entrypoint") or []), *(said.get("Cmd") or [])]
+    try:
+        cwd = working_directory(root, str(said.get("WorkingDir") or "/"))
+    except BadWorkingDirectory as fault:
+        raise BadArchive(str(fault)) from fault
     return Image(
         name="",
         rootfs=root,
         env={name: value for name, _, value in pairs},
         entrypoint=command,
-        cwd=str(said.get("WorkingDir") or "/"),
+        cwd=cwd,
         uid=uid,
         gid=gid,
         created=time.time(),

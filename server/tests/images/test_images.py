@@ -99,6 +99,31 @@ def test_what_the_image_says_of_itself_is_kept(store: ImageStore, tmp_path: Path
     assert list(image.entrypoint) == ["/run", "it"]
 
 
+@pytest.mark.parametrize(
+    "place",
+    [
+        *("/proc/self/fd/7", "//proc/self/cwd", "/proc", "/sys/kernel", "/dev/fd/7", "srv"),
+        *("/srv/../proc/1/root", "/srv\n", "/./dev", "/link", "/deep/link", "/loop"),
+    ],
+)
+def test_no_program_of_an_image_begins_where_the_kernel_leads_elsewhere(
+    store: ImageStore, tmp_path: Path, place: str
+) -> None:
+    links = {"link": "proc/self/fd/7", "deep/link": "../link/x", "loop": "loop"}
+    layer = tar_of(("deep", None, {}), *((name, to, {}) for name, to in links.items()))
+    with pytest.raises(BadArchive, match="the image begins in"):
+        imported(store, tmp_path, docker_archive(layer, config={"WorkingDir": place}))
+
+
+@pytest.mark.parametrize("place", ["/srv", "/srv/", "/new/place", "/processes", "/inner/srv"])
+def test_other_directories_may_be_where_programs_begin(
+    store: ImageStore, tmp_path: Path, place: str
+) -> None:
+    layer = tar_of(("inner", "/", {}))
+    imported(store, tmp_path, docker_archive(layer, config={"WorkingDir": place}))
+    assert asyncio.run(store.resolve("test")).cwd == place.rstrip("/")
+
+
 @pytest.mark.parametrize("is_directory", [True, False])
 def test_an_oci_layout_is_read_from_a_directory_and_from_a_tar(
     store: ImageStore, tmp_path: Path, is_directory: bool

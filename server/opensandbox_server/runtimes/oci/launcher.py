@@ -225,6 +225,7 @@ def main() -> None:
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)  # the server ends us by closing the socket
     os.chdir("/")
+    os.closerange(4, 2**31 - 1)  # what the operator's shell has open is nobody's here
     channel = socket.socket(fileno=3)
     os.set_inheritable(3, False)
     setup, _ = wire.receive(channel)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from opensandbox_server.runtimes.oci import syscalls
 from opensandbox_server.runtimes.oci.interfaces import raise_interface
+from opensandbox_server.runtimes.oci.passed import receive_descriptors
 
 IDS_PER_RANGE = 65536
 
@@ -39,7 +40,7 @@ class Nest:
         Its 65536 ids are those from first_id on the host.
         """
         self._socket.send(str(first_id).encode())
-        message, descriptors, _, _ = socket.recv_fds(self._socket, 4096, 2)
+        message, descriptors = receive_descriptors(self._socket, 4096, 2)
         if len(descriptors) != 2:
             for descriptor in descriptors:
                 os.close(descriptor)

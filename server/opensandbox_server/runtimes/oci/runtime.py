@@ -20,6 +20,7 @@ from typing import Any
 from opensandbox_server.images import HOST_IMAGE, Image, ImageStore
 from opensandbox_server.images.archive import docker_architecture
 from opensandbox_server.images.pack import PACK
+from opensandbox_server.images.workdir import BadWorkingDirectory, working_directory
 from opensandbox_server.runtimes import execd
 from opensandbox_server.runtimes.base import (
     ExecdAddress,
@@ -244,6 +245,10 @@ class OCIRuntime(Runtime):
             raise NotSupported(f"this host runs {'/'.join(here)}, not {'/'.join(wanted)}")
 
     def _launch(self, spec: SandboxSpec, image: Image) -> Launch:
+        try:  # once more: an older version may have taken the image
+            working_directory(image.rootfs, image.cwd)
+        except BadWorkingDirectory as fault:
+            raise StartFailed(str(fault)) from fault
         return to_launch(spec, image, self._options.defaults(Machine.ours()))
 
     def _begin(

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from opensandbox_server.runtimes.oci.passed import receive_descriptors
 from opensandbox_server.runtimes.oci.runner import FIRST_FREE_FD
 
 LENGTH = struct.Struct(">I")
@@ -51,7 +52,7 @@ def send(channel: socket.socket, message: dict[str, Any]) -> None:
 
 def receive(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
     """Receive a message and its descriptors; blocks. Raises EOFError at the end."""
-    head, passed, _, _ = socket.recv_fds(channel, LENGTH.size, 2)
+    head, passed = receive_descriptors(channel, LENGTH.size, 2)
     descriptors = [_raised(descriptor) for descriptor in passed]
     head += _exactly(channel, LENGTH.size - len(head)) if head else b""
     if not head:
