@@ -25,17 +25,18 @@ def report(findings: Sequence[Finding]) -> str:
     """Write one finding a line, and below those that are not well how to fix them."""
     lines = []
     for finding in findings:
-        lines.append(
-            f"{'ok     ' if finding.is_ok else 'missing'}  {finding.name}: {finding.message}"
-        )
-        if finding.fix and not finding.is_ok:
+        state = "missing" if not finding.is_ok else "warning" if finding.fix else "ok     "
+        lines.append(f"{state}  {finding.name}: {finding.message}")
+        if finding.fix:
             lines.append(f"         fix: {finding.fix}")
     return "\n".join(lines) + "\n"
 
 
 def _program(name: str, settings: Settings) -> Finding:
     found = find_program(name, settings.server.bin_dir)
-    return Finding(name, found is not None, str(found or "not found"), "make build")
+    return Finding(
+        name, found is not None, str(found or "not found"), "" if found else "make build"
+    )
 
 
 def _data_dir(settings: Settings) -> Finding:

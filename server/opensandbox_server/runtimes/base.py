@@ -135,7 +135,7 @@ class Finding:
     is_ok: bool
     message: str
     fix: str = ""
-    """The exact command that repairs it, when there is one."""
+    """The exact command that repairs it, when there is one; on what is ok, what makes it better."""
 
 
 class Runtime(abc.ABC):

@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from opensandbox_server.doctor import report
 from opensandbox_server.programs import find_program
+from opensandbox_server.runtimes.oci.doctor import check_machine, judge_launcher
+from opensandbox_server.runtimes.oci.runner import Runner
 from tests.security.harness import missing
 
 WITHOUT_NET_ADMIN = ("setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin")
@@ -78,3 +81,36 @@ def test_who_is_not_root_gets_one_clear_error_and_no_key(tmp_path: Path) -> None
     assert done.stderr.count("\n") == 1
     assert "needs root; run: sudo opensandbox-server" in done.stderr
     assert not (tmp_path / ".opensandbox" / "api_key").exists()
+
+
+def test_a_machine_that_has_few_processes_or_files_is_warned_of(tmp_path: Path) -> None:
+    for name, value in {"kernel/pid_max": "32768", "fs/file-max": str(2**63 - 1)}.items():
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text(f"{value}\n")
+    few = check_machine(tmp_path)
+    assert few.is_ok
+    assert few.fix == "sudo sysctl -w kernel.pid_max=4194304"
+    assert report([few]).startswith("warning  machine: 32768 processes")
+    (tmp_path / "kernel/pid_max").write_text("4194304\n")
+    assert report([check_machine(tmp_path)]).startswith("ok       machine: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "state"),
+    [
+        ("crun", "crun version 1.8.1", "warning"),
+        ("crun", "crun version 1.14.1", "ok"),
+        ("crun", "crun version 1.21", "ok"),
+        ("runc", "runc version 1.1.5+ds1", "warning"),
+        ("runc", "runc version 1.3.3", "ok"),
+    ],
+)
+def test_a_launcher_without_its_own_protections_is_warned_of(
+    tmp_path: Path, name: str, said: str, state: str
+) -> None:
+    program = tmp_path / name
+    program.write_text(f"#!/bin/sh\necho {said}\n")
+    program.chmod(0o755)
+    found = judge_launcher(Runner(name, str(program), tmp_path))
+    assert found.is_ok
+    assert ("install " + name in found.fix) == (state == "warning")

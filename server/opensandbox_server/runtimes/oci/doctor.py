@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -20,10 +21,14 @@ from opensandbox_server.runtimes.oci.cgroups import find_cgroups
 from opensandbox_server.runtimes.oci.cgroups_v1 import CgroupsV1
 from opensandbox_server.runtimes.oci.options import OCIOptions
 from opensandbox_server.runtimes.oci.resolver import host_nameserver
-from opensandbox_server.runtimes.oci.runner import SEARCH_PATH, RunnerMissing, find_runner
+from opensandbox_server.runtimes.oci.runner import SEARCH_PATH, Runner, RunnerMissing, find_runner
 
 OLDEST_KERNEL = (5, 19)
 """The first in which an overlay may lie on layers whose ids are mapped."""
+SAFE_LAUNCHERS = {"crun": (1, 14, 1), "runc": (1, 2, 8)}
+"""The first that look where they are after they changed directory, and where masks lead."""
+MANY_PIDS, MANY_FILES = 1 << 22, 1 << 40
+"""What systemd sets at boot; memory is what bounds both then."""
 _NEEDED = {"CHOWN": 0, "NET_ADMIN": 12, "SYS_ADMIN": 21, "SETUID": 7, "SETGID": 6}
 
 
@@ -37,6 +42,7 @@ def examine(execd: Path | None, options: OCIOptions) -> list[Finding]:
         check_nft,
         lambda: check_connections(options.all_connections),
         check_cgroups,
+        check_machine,
         check_user_namespaces,
         check_overlay,
         check_veth,
@@ -82,10 +88,28 @@ def check_launcher(chosen: str) -> Finding:
         missing = chosen or "crun"
         message = f"{missing} is not installed"
         return Finding("launcher", False, message, f"sudo apt-get install -y {missing}")
+    return judge_launcher(runner)
+
+
+def judge_launcher(runner: Runner) -> Finding:
+    """Say which it is; our own checks close what an older one leaves open."""
+    version = launcher_version(runner.program)
+    said = f"{runner.name} {'.'.join(map(str, version)) or '?'} at {runner.program}"
+    if version < SAFE_LAUNCHERS[runner.name]:
+        safe = ".".join(map(str, SAFE_LAUNCHERS[runner.name]))
+        message = f"{said}; {safe} and newer protect themselves against more kinds of bad images"
+        return Finding("launcher", True, message, f"install {runner.name} {safe} or newer")
     if runner.name == "crun":
-        return Finding("launcher", True, f"crun at {runner.program}")
-    message = f"runc at {runner.program}; crun starts sandboxes three times as fast"
+        return Finding("launcher", True, said)
+    message = f"{said}; crun starts sandboxes three times as fast"
     return Finding("launcher", True, message, "sudo apt-get install -y crun")
+
+
+def launcher_version(program: str) -> tuple[int, ...]:
+    """Ask crun or runc for its version; nothing when it does not say."""
+    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    found = re.search(r"version (\d+(?:\.\d+)*)", done.stdout)
+    return tuple(int(part) for part in found[1].split(".")) if found else ()
 
 
 def check_seccomp() -> Finding:
@@ -123,7 +147,7 @@ def check_connections(bound: int) -> Finding:
     tracked, bound = conntrack.count(), bound or conntrack.most() // 2
     message = f"the host tracks {tracked}; over {bound}, sandboxes open no more"
     fix = f"sudo sysctl -w net.netfilter.nf_conntrack_max={4 * max(tracked, bound)}"
-    return Finding("connections", tracked <= bound, message, fix)
+    return Finding("connections", tracked <= bound, message, fix if tracked > bound else "")
 
 
 def check_cgroups() -> Finding:
@@ -133,6 +157,19 @@ def check_cgroups() -> Finding:
     except CgroupFault as fault:
         return Finding("cgroups", False, str(fault), "sudo mount -t cgroup2 none /sys/fs/cgroup")
     return Finding("cgroups", True, "v1" if isinstance(found, CgroupsV1) else "v2")
+
+
+def check_machine(kernel: Path = Path("/proc/sys")) -> Finding:
+    """What a machine has once, and sandboxes could use up together with its own programs."""
+    pids = int((kernel / "kernel/pid_max").read_text())
+    files = int((kernel / "fs/file-max").read_text())
+    low = [f"kernel.pid_max={MANY_PIDS}"] if pids < MANY_PIDS else []
+    low += [f"fs.file-max={2**63 - 1}"] if files < MANY_FILES else []
+    message = f"{pids} processes, {files} open files"
+    if low:
+        message += "; more let more sandboxes be full at once"
+        return Finding("machine", True, message, f"sudo sysctl -w {' '.join(low)}")
+    return Finding("machine", True, message)
 
 
 def check_user_namespaces() -> Finding:
