@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -88,3 +89,15 @@ def _named(name: str) -> list[str]:
 def _machine() -> float:
     """Return the memory of this machine, in MiB."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+
+
+def test_a_sandbox_is_in_no_tree_by_which_a_service_manager_ends_services(home: Home) -> None:
+    box = home.start()
+    (pid, *_) = Path(_named(box.id)[0], "cgroup.procs").read_text().split()
+    places = {
+        kind: path
+        for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+        for _, kind, path in [line.split(":", 2)]
+    }
+    for kind in {"", "name=systemd"} & set(places):
+        assert places[kind].startswith("/osb-"), kind
