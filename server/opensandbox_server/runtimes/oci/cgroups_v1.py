@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,6 +23,8 @@ from opensandbox_server.runtimes.oci.cgroup_tree import (
 )
 
 CONTROLLERS = ("cpu", "memory", "pids", "freezer", "devices")
+LEAVE_SECONDS = 2.0
+"""How long the end of a launcher waits for its own children to be gone from the trees it leaves."""
 SHOWN = ("memory", "cpu", "cpuacct")
 """What a sandbox may read of itself: limits and use; cpuacct is not on every host."""
 
@@ -120,9 +124,10 @@ class CgroupsV1(Cgroups):
     def close(self) -> None:
         """Leave the trees this process followed sandboxes into, and remove what is empty."""
         for root in self._followed:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, CgroupFault):
                 _enter_whole("cgroup.procs", root)
-                os.rmdir(self.parent, dir_fd=root)
+                # A child of ours that removes files may be there for a moment.
+                wait_until(functools.partial(self._is_left, root), LEAVE_SECONDS)
             os.close(root)
         self._followed.clear()
         super().close()
@@ -141,6 +146,15 @@ class CgroupsV1(Cgroups):
             with contextlib.suppress(FileExistsError):
                 os.mkdir(self.parent, dir_fd=root)
             _enter_whole(f"{self.parent}/cgroup.procs", root)
+
+    def _is_left(self, root: int) -> bool:
+        try:
+            os.rmdir(self.parent, dir_fd=root)
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise
+            return False
+        return True
 
     def _write(self, paths: Mapping[str, Path], settings: Sequence[tuple[str, str]]) -> None:
         for file, value in settings:
