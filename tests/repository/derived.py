@@ -28,6 +28,7 @@ from opensandbox_mcp.tools import offered
 from opensandbox_server import errors
 from opensandbox_server.runtimes.oci import options
 from opensandbox_server.settings import Settings
+from tests.repository.attacks import attacks_table
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -219,6 +220,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "server_errors": server_errors,
     "mcp_help": mcp_help,
     "mcp_tools": mcp_tools,
+    "attacks": attacks_table,
 }
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.repository import derived
+from tests.repository import attacks, derived
 from tests.repository.derived import DOCS, PARTS
 
 
@@ -31,3 +31,8 @@ def test_the_tables_are_not_empty() -> None:
     assert "Usage: osb sandbox create [OPTIONS]" in derived.cli_help()
     assert "| `125` |" in derived.cli_exit_codes()
     assert "| `command_run` | `command`, `background=false`" in derived.mcp_tools()
+
+
+def test_every_attack_names_tests_that_are_there() -> None:
+    assert attacks.missing_tests() == []
+    assert all(row.tests for rows in attacks.read_attacks().values() for row in rows)
