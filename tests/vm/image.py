@@ -156,12 +156,21 @@ def _make_ext4(source: Path, disk: Path, label: str, size: str) -> None:
 
 def _run(words: Sequence[str]) -> None:
     try:
-        done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)
+        process = subprocess.Popen(
+            words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        )
     except FileNotFoundError:
         raise VMError(f"not installed: {words[0]}; run scripts/setup vm") from None
-    if done.returncode:
-        said = (done.stdout + done.stderr).strip().splitlines()[-_TOLD_LINES:]
-        raise VMError(f"{words[0]} failed with status {done.returncode}:\n" + "\n".join(said))
+    with process:
+        try:
+            said, _ = process.communicate()
+        except BaseException:
+            # What it works on is removed next: it must have ended, with all it started.
+            process.terminate()
+            raise
+    if process.returncode:
+        told = "\n".join(said.strip().splitlines()[-_TOLD_LINES:])
+        raise VMError(f"{words[0]} failed with status {process.returncode}:\n{told}")
 
 
 @contextmanager

@@ -24,10 +24,6 @@ OFF_SECONDS = 60.0
 SLACK_SECONDS = 60.0
 """How much longer than a command may take its answer is waited for."""
 CONSOLE_LINES = 40
-_PATIENCE = " ".join(
-    f"systemd.default_{what}_sec={BOOT_SECONDS:.0f}" for what in ("timeout_start", "device_timeout")
-)
-"""On a crowded host even a disk takes longer to be found than the 90 s that systemd waits."""
 _ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|[()][A-Z0-9])|\r")
 
 
@@ -96,7 +92,7 @@ def running(image: Image, clone: Path, console: Path) -> Iterator[Machine]:
 def qemu(image: Image, clone: Path, serial: list[str]) -> list[str]:
     """Return how to start it. What it writes to its disks is forgotten when it ends."""
     disks = [f"file={disk},format=raw,if=virtio,snapshot=on" for disk in (image.root, clone)]
-    arguments = f"root=/dev/vda rw console=ttyS0 panic=-1 mitigations=off {_PATIENCE}"
+    arguments = "root=/dev/vda rw console=ttyS0 panic=-1 mitigations=off"
     words = ["qemu-system-x86_64", "-nodefaults", "-display", "none", "-no-reboot"]
     # With five levels of page tables, QEMU 7.2 makes Linux 6.1.192 write paths wrongly.
     words += ["-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max,svm=off,la57=off"]

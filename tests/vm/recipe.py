@@ -70,12 +70,20 @@ Name=en* eth*
 [Network]
 DHCP=ipv4
 """
+_PATIENCE = """\
+[Manager]
+DefaultTimeoutStartSec=15min
+DefaultTimeoutStopSec=15min
+DefaultDeviceTimeoutSec=15min
+"""
+"""On a crowded host even a disk takes longer to be found than the 90 s that systemd waits."""
 FILES = {
-    "etc/fstab": f"LABEL=clone {CLONE} ext4 defaults 0 0\n",
+    "etc/fstab": f"LABEL=clone {CLONE} ext4 x-systemd.device-timeout=15min 0 0\n",
     "etc/hostname": "vm\n",
     "etc/hosts": "127.0.0.1 localhost vm\n::1 localhost\n",
     "etc/machine-id": "",
     "etc/resolv.conf": "nameserver 10.0.2.3\n",
+    "etc/systemd/system.conf.d/vm.conf": _PATIENCE,
     "etc/systemd/network/vm.network": _NETWORK,
     "etc/systemd/system/agent.service": _AGENT,
     "etc/systemd/system/serial-getty@ttyS0.service.d/login.conf": _LOGIN,
