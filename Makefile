@@ -93,7 +93,7 @@ vm: setup-vm build ## A Debian in a virtual machine with this clone in it, its c
 vm-test: setup-vm build ## Run the tests of the embedded runtime on a machine like the users': SUITE
 	@.venv/bin/python -m tests.vm $(if $(SUITE),--suite=$(SUITE)) test
 
-vm-test-short: setup-vm build ## The same in minutes: doctor and quickstart
+vm-test-short: setup-vm build ## The same in minutes: doctor, quickstart and limits
 	@.venv/bin/python -m tests.vm $(if $(SUITE),--suite=$(SUITE)) test --short
 
 clean: ## Remove what make has built; caches outside the clone stay

@@ -60,6 +60,7 @@ SERVER = ".venv/bin/opensandbox-server"
 PARTS = (
     Part("doctor", f"{SERVER} doctor", 5, is_short=True),
     Part("quickstart", ".venv/bin/python scripts/quickstart.py", 10, is_short=True),
+    pytest("limits", "tests/vm/inside/kernel.py", 20, is_short=True),
     pytest("embedded runtime", "server/tests/oci", 90),
     pytest("security", "tests/security", 90),
 )
