@@ -16,6 +16,7 @@ import json
 import logging
 import os
 import shutil
+import stat
 import subprocess
 import tempfile
 import time
@@ -43,10 +44,10 @@ log = logging.getLogger(__name__)
 PACK = "/opt/opensandbox/python"
 """Where sandboxes see it."""
 MAIN = "ipython"
-_VERSION = "1"
+_VERSION = "2"
 """Changes when packs are made in another way."""
 _LIST = "pack.json"
-"""In a pack: the size of every file of it."""
+"""In a pack: what every file of it is, with its sum."""
 _USERS = "users"
 """In a cache: links to the directories of images that take packs from it."""
 GRACE_SECONDS = 3600.0
@@ -105,19 +106,51 @@ def place_pack(plan: Plan, caches: tuple[Path, ...], images: Path) -> Path:
 
 
 def is_whole(pack: Path) -> bool:
-    """Say whether everything of a pack is there; the machine may have lost power meanwhile."""
+    """Say whether a pack is as it was made, and nobody else can change it; reads all of it.
+
+    The machine may have lost power, its disk be damaged, or somebody have written there.
+    """
     try:
-        listed: dict[str, int] = json.loads((pack / _LIST).read_text())
-        return all((pack / name).lstat().st_size == size for name, size in listed.items())
+        listed = json.loads((pack / _LIST).read_text())
+        paths = (pack.parent.resolve(), pack, *pack.rglob("*"))
+        is_ours = all(_is_ours_alone(path) for path in paths)
+        return is_ours and bool(listed == _contents(pack))
     except (OSError, ValueError):
         return False
+
+
+def _contents(pack: Path) -> dict[str, str]:
+    paths = (path for path in pack.rglob("*") if path != pack / _LIST)
+    return {str(path.relative_to(pack)): _described(path) for path in paths}
+
+
+def _described(path: Path) -> str:
+    if path.is_symlink():
+        return f"link to {path.readlink()}"
+    mode = f"{path.stat().st_mode:o}"
+    if not path.is_file():
+        return mode
+    with path.open("rb") as file:
+        return f"{mode} {hashlib.file_digest(file, 'sha256').hexdigest()}"
+
+
+def _is_ours_alone(path: Path) -> bool:
+    """Say that nobody else can write it: what is in a pack runs in every sandbox of its image."""
+    status = path.lstat()
+    is_closed = stat.S_ISLNK(status.st_mode) or not status.st_mode & 0o022
+    return is_closed and status.st_uid in (0, os.geteuid())
 
 
 def _usable(caches: tuple[Path, ...]) -> Path:
     fault: OSError | None = None
     for cache in caches:
         try:
-            (cache / _USERS).mkdir(mode=0o755, parents=True, exist_ok=True)
+            cache.mkdir(mode=0o755, parents=True, exist_ok=True)
+            (cache / _USERS).mkdir(mode=0o755, exist_ok=True)
+            if not all(_is_ours_alone(path.resolve()) for path in (cache, cache / _USERS)):
+                log.warning("%s is not used: others can write there (chmod go-w, chown)", cache)
+                fault = PermissionError(f"others can write {cache}")
+                continue
         except OSError as found:
             fault = found
             continue
@@ -204,8 +237,7 @@ def _fill(plan: Plan, pack: Path) -> None:
     _compile(pack)
     check_moved(pack, "IPython")
     _open_to_all(pack)
-    sizes = {str(path.relative_to(pack)): path.lstat().st_size for path in _files(pack)}
-    (pack / _LIST).write_text(json.dumps(sizes))
+    (pack / _LIST).write_text(json.dumps(_contents(pack)))
     (pack / _LIST).chmod(0o644)
 
 
@@ -246,7 +278,3 @@ def _open_to_all(pack: Path) -> None:
         if not path.is_symlink():
             runs = path.is_dir() or path.stat().st_mode & 0o100
             path.chmod(0o755 if runs else 0o644)
-
-
-def _files(pack: Path) -> Iterator[Path]:
-    return (path for path in pack.rglob("*") if path.is_symlink() or path.is_file())

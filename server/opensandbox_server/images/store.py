@@ -18,7 +18,7 @@ from pathlib import Path
 
 from opensandbox_server.datadir import make_private
 from opensandbox_server.images.host import host_paths, make_skeleton
-from opensandbox_server.images.pack import PACK, NoPack, Plan, place_pack, plan_pack
+from opensandbox_server.images.pack import PACK, NoPack, Plan, is_whole, place_pack, plan_pack
 from opensandbox_server.images.recipe import FAMILY, recipe_of
 from opensandbox_server.runtimes.base import ImageUnknown, RuntimeFault
 
@@ -161,9 +161,9 @@ class ImageStore:
         return replace(image, pack=str(pack), env={"PATH": HOST_PATH})
 
     def _has_pack(self, name: str) -> bool:
-        """Say whether the pack an image was made with is still there: caches may be emptied."""
+        """Say whether the pack an image was made with is still there, and as it was made."""
         pack = self._read(name).pack
-        return not pack or Path(pack).is_dir()
+        return not pack or is_whole(Path(pack))
 
     def _read(self, name: str) -> Image:
         place = self._place(self._known_as(name))

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from importlib.metadata import PathDistribution
 from pathlib import Path
@@ -197,10 +198,46 @@ def test_a_pack_that_lost_the_content_of_a_file_is_made_anew(
     damaged = tmp_path / "cache" / pack.name
     shutil.copytree(pack, damaged, symlinks=True)
     module = next(damaged.rglob("IPython/__init__.py"))
-    module.write_bytes(b"")
+    module.write_bytes(b"#" * module.stat().st_size)
     assert place_pack(light_plan, (damaged.parent,), tmp_path / "images") == damaged
     assert is_whole(damaged)
-    assert module.stat().st_size
+    assert module.read_bytes() == next(pack.rglob("IPython/__init__.py")).read_bytes()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="owners of files can be set by root only")
+def test_a_pack_that_others_changed_or_can_change_is_not_whole(pack: Path, tmp_path: Path) -> None:
+    theirs = tmp_path / pack.name
+    shutil.copytree(pack, theirs, symlinks=True)
+    assert is_whole(theirs)
+    module, link = next(theirs.rglob("IPython/__init__.py")), theirs / "bin" / "python"
+    changes: list[tuple[Callable[[], object], Callable[[], object]]] = [
+        (lambda: (theirs / "bin/more").touch(), lambda: (theirs / "bin/more").unlink()),
+        (lambda: os.mkfifo(theirs / "bin/more"), lambda: (theirs / "bin/more").unlink()),
+        (lambda: module.chmod(0o4755), lambda: module.chmod(0o644)),
+        (lambda: theirs.chmod(0o777), lambda: theirs.chmod(0o755)),
+        (lambda: tmp_path.chmod(0o777), lambda: tmp_path.chmod(0o755)),
+        (lambda: module.parent.chmod(0o775), lambda: module.parent.chmod(0o755)),
+        (lambda: os.chown(theirs, 4321, 0), lambda: os.chown(theirs, 0, 0)),
+        (lambda: os.lchown(link, 4321, 0), lambda: os.lchown(link, 0, 0)),
+        (lambda: link.rename(link.with_name("moved")), lambda: None),
+    ]
+    for change, undo in changes:
+        change()
+        assert not is_whole(theirs)
+        undo()
+
+
+def test_a_cache_that_others_can_write_is_not_used(
+    pack: Path, plan: Plan, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    for cache in (theirs, ours):
+        shutil.copytree(pack, cache / pack.name, symlinks=True)
+    theirs.chmod(0o777)
+    assert place_pack(plan, (theirs, ours), tmp_path / "images").parent == ours
+    assert f"{theirs} is not used" in caplog.text
+    with pytest.raises(PermissionError, match="others can write"):
+        place_pack(plan, (theirs,), tmp_path / "images")
 
 
 def test_a_copied_interpreter_needs_nothing_that_sandboxes_do_not_see(tmp_path: Path) -> None:
@@ -275,6 +312,22 @@ def test_an_emptied_cache_is_filled_again(pack: Path, tmp_path: Path) -> None:
     again = asyncio.run(ImageStore(tmp_path / "data", cache).resolve("host"))
     assert again.pack == image.pack
     assert is_whole(Path(again.pack))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="owners of files can be set by root only")
+def test_a_server_looks_at_its_pack_before_it_is_used(pack: Path, tmp_path: Path) -> None:
+    cache, other = tmp_path / "cache", tmp_path / "data" / "cache"
+    for copy in (cache, other):
+        shutil.copytree(pack, copy / pack.name, symlinks=True)
+    image = asyncio.run(ImageStore(tmp_path / "data", cache).resolve("host"))
+    assert image.pack == str(cache / pack.name)
+    module = next(Path(image.pack).rglob("IPython/__init__.py"))
+    module.write_bytes(b"#" * module.stat().st_size)
+    # So that it need not be made anew, which takes long, there is another to take.
+    shutil.rmtree(cache / "users")
+    (cache / "users").write_text("in the way")
+    again = asyncio.run(ImageStore(tmp_path / "data", cache).resolve("host"))
+    assert again.pack == str(other / pack.name)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="owners of files can be set by root only")
