@@ -129,7 +129,8 @@ def _environment(env: Mapping[str, str | None]) -> dict[str, str]:
     kept = {}
     for name, value in env.items():
         if not name or "=" in name or "\0" in name or "\0" in (value or ""):
-            raise InvalidParameter(f"env: {name!r} cannot be a variable, or its value has a NUL.")
+            shown = name.partition("=")[0]  # what follows is a value: a client took the pair whole
+            raise InvalidParameter(f"env: {shown!r} cannot be a variable, or its value has a NUL.")
         if name.startswith(EGRESS_ENV):
             if name.removeprefix(EGRESS_ENV) not in EGRESS_TAILS:
                 raise InvalidParameter(f"env: {name} is not one that egress takes.")
