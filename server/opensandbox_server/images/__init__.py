@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Images: what the root of a sandbox is made of. Kept unpacked below the data directory."""
 
+from opensandbox_server.images.bounds import BadArchive
 from opensandbox_server.images.build import build_image
 from opensandbox_server.images.fetch import FetchFailed, import_image, pull_image
 from opensandbox_server.images.recipe import BadRecipe
 from opensandbox_server.images.store import HOST_IMAGE, Image, ImageStore
-from opensandbox_server.images.unpack import BadArchive
 
 __all__ = [
     "HOST_IMAGE",

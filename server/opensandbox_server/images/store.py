@@ -19,6 +19,7 @@ from pathlib import Path
 from opensandbox_server.datadir import make_private
 from opensandbox_server.images.host import host_paths, make_skeleton
 from opensandbox_server.images.pack import PACK, NoPack, Plan, is_whole, place_pack, plan_pack
+from opensandbox_server.images.places import check_places
 from opensandbox_server.images.recipe import FAMILY, recipe_of
 from opensandbox_server.runtimes.base import ImageUnknown, RuntimeFault
 
@@ -78,7 +79,7 @@ class ImageStore:
             async with self._making_host:
                 image = await asyncio.to_thread(self._host)
         else:
-            image = await asyncio.to_thread(self._read, name)
+            image = await asyncio.to_thread(self._fit, name)
         self._known[name] = self._stamp(name), image
         return image
 
@@ -164,6 +165,12 @@ class ImageStore:
         """Say whether the pack an image was made with is still there, and as it was made."""
         pack = self._read(name).pack
         return not pack or is_whole(Path(pack))
+
+    def _fit(self, name: str) -> Image:
+        """Read an image to start from; former versions imported what this one refuses."""
+        image = self._read(name)
+        check_places(image.rootfs)
+        return image
 
     def _read(self, name: str) -> Image:
         place = self._place(self._known_as(name))

@@ -20,23 +20,24 @@ from pathlib import Path
 from typing import IO
 
 from opensandbox_server.images.beneath import open_beneath
-from opensandbox_server.runtimes.base import RuntimeFault
+from opensandbox_server.images.bounds import BadArchive, BoundedHeader, Room
 
 WHITEOUT = ".wh."
 OPAQUE = ".wh..wh..opq"
 _XATTR = "SCHILY.xattr."
 _CHUNK = 1024 * 1024
 _ZSTD = b"\x28\xb5\x2f\xfd"
+_DEEPEST = 200
+"""Directories in one name: each is opened and, in the end, removed within the one above it."""
 _FAULTS_OF_ARCHIVES = {errno.EINVAL, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR}
 """Not those of the disk, as when it is full."""
 
 
-class BadArchive(RuntimeFault):
-    """The archive is damaged, or asks for something no image may have."""
+def unpack_layer(source: IO[bytes], root: Path, room: Room) -> int:
+    """Unpack one layer, a tar compressed or not, over root; return the bytes of its files.
 
-
-def unpack_layer(source: IO[bytes], root: Path) -> int:
-    """Unpack one layer, a tar compressed or not, over root; return the bytes of its files."""
+    Room is what is left for this layer and those after it. Raises BadArchive.
+    """
     if source.read(len(_ZSTD)) == _ZSTD:
         raise BadArchive(
             "a layer is compressed with zstd, which cannot be read here; convert the image with: "
@@ -46,9 +47,10 @@ def unpack_layer(source: IO[bytes], root: Path) -> int:
     total = 0
     directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        with tarfile.open(fileobj=source, mode="r|*") as archive:
+        with tarfile.open(fileobj=source, mode="r|*", tarinfo=BoundedHeader) as archive:
             layer = _Layer(directory)
             for member in archive:
+                room.take(member)
                 total += layer.take(member, archive)
             layer.finish()
     except (tarfile.TarError, EOFError) as fault:
@@ -149,6 +151,8 @@ def _parts(name: str) -> list[str]:
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if ".." in parts or "\0" in name:
         raise BadArchive(f"{name!r} leads out of the image")
+    if len(parts) > _DEEPEST:
+        raise BadArchive(f"{'/'.join(parts[:5])}/… is deeper than {_DEEPEST} directories")
     return parts
 
 
