@@ -5,6 +5,7 @@ package main
 
 import (
 	_ "bufio"
+	_ "context"
 	_ "encoding/json"
 	_ "fmt"
 	_ "go/ast"
