@@ -112,9 +112,9 @@ def _programs() -> list[str]:
         raise FetchFailed("images are built as root; run the command with sudo")
     packages = {"setpriv": "util-linux", "unshare": "util-linux", "mmdebstrap": "mmdebstrap"}
     found = {program: find_tool(program) for program in packages}
-    for program, place in found.items():
-        if place is None:
-            raise FetchFailed(f"{program} is not installed; apt-get install {packages[program]}")
+    if missing := [program for program, place in found.items() if place is None]:
+        wanted = " ".join(sorted({packages[program] for program in missing}))
+        raise FetchFailed(f"not installed: {', '.join(missing)}; apt-get install {wanted}")
     setpriv, unshare, mmdebstrap = map(str, found.values())
     spaces = [unshare, "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     return [setpriv, "--pdeathsig", "KILL", *spaces, mmdebstrap]
