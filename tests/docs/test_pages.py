@@ -40,6 +40,7 @@ ELSEWHERE = {
     "opensandbox/code-interpreter": "tests/images/code_interpreter.py",
     "make cluster": ".ci/run",
     "make vm": ".ci/run",
+    "leftovers": "server/tests/oci/test_leftovers.py",
     "pytest": "scripts/test",
     "go test": "scripts/test",
 }
