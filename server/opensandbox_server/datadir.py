@@ -60,12 +60,12 @@ def open_data_dir(root: Path, ingress_gid: int | None) -> Iterator[DataDir]:
     make_private(root)
     with _faults_of_disk(root):
         data.run.mkdir(mode=0o750, exist_ok=True)
-        if ingress_gid is not None:
-            os.chown(data.run, -1, ingress_gid)
         lock = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         with _faults_of_disk(root):
             _take(lock, root)
+            if ingress_gid is not None:
+                os.chown(data.run, -1, ingress_gid)
         yield data
     finally:
         os.close(lock)

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 
 from opensandbox_server.datadir import who_else_may_enter
 from opensandbox_server.errors import StartupError
+from opensandbox_server.ingress_user import chosen_identity
 from opensandbox_server.programs import find_program
 from opensandbox_server.runtimes import make_runtime
 from opensandbox_server.runtimes.base import Finding
-from opensandbox_server.serve import ingress_identity, runtime_home
+from opensandbox_server.serve import runtime_home
 from opensandbox_server.settings import Settings
 
 
@@ -56,8 +57,8 @@ def _data_dir(settings: Settings) -> Finding:
 async def _runtime(settings: Settings) -> Sequence[Finding]:
     name = settings.runtime.type
     try:
-        identity = ingress_identity(settings)
-        home = runtime_home(settings, identity.gid if identity else None)
+        chosen = chosen_identity(settings)
+        home = runtime_home(settings, chosen.gid if chosen else None)
         return await make_runtime(name, home).doctor()
     except StartupError as fault:
         return [Finding(f"{name} runtime", False, str(fault))]

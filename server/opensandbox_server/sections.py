@@ -39,7 +39,9 @@ class Server(Section):
     data_dir: UserPath = key(Path("~/.opensandbox"), "Database, images, sandboxes, sockets.")
     bin_dir: UserPath | None = key(None, "Where execd and ingress are, when not beside the server.")
     domain: str = key("localhost", "Browsers reach ports at <id>-<port>.<domain>.")
-    ingress_user: str = key("", "user or uid:gid ingress runs as when the server is root.")
+    ingress_user: str = key(
+        "", "user or uid:gid ingress runs as when the server is root; empty: one of its own."
+    )
     max_sandbox_timeout_seconds: int | None = key(
         None,
         "Longest life, from now, that a create or a renewal may ask for; a create must ask then.",

@@ -7,8 +7,6 @@ import asyncio
 import contextlib
 import gc
 import logging
-import os
-import pwd
 import signal
 import socket
 from base64 import b64decode, b64encode
@@ -26,6 +24,7 @@ from opensandbox_server.endpoints import Endpoints, Signer
 from opensandbox_server.errors import PartEnded, StartupError
 from opensandbox_server.full_disk import explain, is_full
 from opensandbox_server.ingress import API_SOCKET, DoorPlan, Ingress, open_ingress
+from opensandbox_server.ingress_user import Identity, ingress_identity
 from opensandbox_server.keys import ApiKeys
 from opensandbox_server.priority import run_before_others
 from opensandbox_server.programs import find_program
@@ -36,9 +35,6 @@ from opensandbox_server.sockets import listen_tcp, listen_unix
 from opensandbox_server.stalls import watch_stalls
 
 log = logging.getLogger(__name__)
-
-UNPRIVILEGED_ID = 63535
-"""What ingress becomes when the server is root and nobody named a user: an id that owns nothing."""
 
 MADE_KEY_ID = "0"
 """Id of the signing key that the server makes by itself."""
@@ -52,21 +48,13 @@ A new API key was made. It is shown only now:
 Clients take it from OPEN_SANDBOX_API_KEY. The server keeps it in {path}."""
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Who ingress runs as."""
-
-    uid: int
-    gid: int
-
-
 def serve(settings: Settings, *, stops_sandboxes: bool = False) -> None:
     """Serve until SIGTERM or SIGINT. Raises StartupError with nothing half-made."""
     _refuse_what_is_not_built(settings)
-    ingress_as = ingress_identity(settings)
-    gid, server = ingress_as.gid if ingress_as else None, settings.server
+    server = settings.server
     with (
-        open_data_dir(settings.data_dir, gid) as data,
+        ingress_identity(settings) as ingress_as,
+        open_data_dir(settings.data_dir, gid := ingress_as.gid if ingress_as else None) as data,
         listen_tcp(server.host, server.port, server.backlog) as public,
     ):
         runtime = make_runtime(settings.runtime.type, runtime_home(settings, gid))
@@ -141,23 +129,6 @@ def runtime_home(settings: Settings, ingress_gid: int | None) -> RuntimeHome:
         ingress_gid=ingress_gid,
         options=settings.runtime_options.get(settings.runtime.type, {}),
     )
-
-
-def ingress_identity(settings: Settings) -> Identity | None:
-    """Return who ingress becomes; None when the server is not root and both are the same user."""
-    if os.geteuid() != 0:
-        return None
-    name = settings.server.ingress_user
-    if not name:
-        return Identity(UNPRIVILEGED_ID, UNPRIVILEGED_ID)
-    uid, colon, gid = name.partition(":")
-    if colon and uid.isdigit() and gid.isdigit() and int(uid) and int(gid):
-        return Identity(int(uid), int(gid))
-    try:
-        user = pwd.getpwnam(name)
-    except KeyError:
-        raise StartupError(f"server.ingress_user: there is no user {name}") from None
-    return Identity(user.pw_uid, user.pw_gid)
 
 
 def signing_keys(settings: Settings, data: DataDir) -> list[Signer]:

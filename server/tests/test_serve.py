@@ -19,6 +19,7 @@ import httpx
 import pytest
 
 from opensandbox_server.programs import find_program
+from opensandbox_server.runtimes.oci.claims import INGRESS_IDS
 from server.tests.serving import KEY, NotServing, Serving, serving
 from server.tests.world import wish
 
@@ -117,6 +118,7 @@ def test_a_data_directory_has_one_server(data_dir: Path) -> None:
         assert str(refusal.value).count("\n") == 1
         assert f"in use by another server (process {server.process.pid})" in str(refusal.value)
         assert server.process.poll() is None
+        assert ping(server, create(server)) == 200, "its sockets are still open to its ingress"
 
 
 def test_a_port_that_is_taken_is_one_clear_error(tmp_path: Path) -> None:
@@ -177,9 +179,7 @@ def test_with_stop_sandboxes_nothing_runs_on(data_dir: Path) -> None:
 def test_an_ingress_that_dies_is_replaced(data_dir: Path) -> None:
     with serving(data_dir, *FAKE) as server:
         sandbox_id = create(server)
-        children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children")
-        ingress = [pid for pid in children.read_text().split() if _name(pid) == "ingress"]
-        os.kill(int(ingress[0]), signal.SIGKILL)
+        os.kill(int(_ingress(server)), signal.SIGKILL)
         assert httpx.get(f"{server.url}/health").status_code == 200
         assert create(server) != sandbox_id
         assert ping(server, sandbox_id) == 200
@@ -189,13 +189,81 @@ def test_ingress_has_no_privileges(data_dir: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("only a server that is root has privileges to drop")
     with serving(data_dir, *FAKE) as server:
-        children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children")
-        ingress = next(pid for pid in children.read_text().split() if _name(pid) == "ingress")
-        status = Path(f"/proc/{ingress}/status").read_text()
-        assert re.search(r"^Uid:\t63535\t63535\t63535\t63535$", status, re.MULTILINE)
-        assert re.search(r"^Gid:\t63535\t63535\t63535\t63535$", status, re.MULTILINE)
+        status = Path(f"/proc/{_ingress(server)}/status").read_text()
+        ids = {*_ids(status, "Uid"), *_ids(status, "Gid")}
+        assert len(ids) == 1
+        assert ids <= set(INGRESS_IDS)
         assert re.search(r"^Groups:\t ?$", status, re.MULTILINE)
         assert re.search(r"^CapEff:\t0+$", status, re.MULTILINE)
+
+
+def test_ingress_of_one_server_cannot_reach_sandboxes_of_another(
+    data_dir: Path, tmp_path: Path
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only a server that is root has an ingress of another user")
+    with (
+        serving(data_dir, *FAKE) as one,
+        serving(tmp_path / "other" / "data", *FAKE, "--stop-sandboxes") as other,
+    ):
+        users = [Path(f"/proc/{_ingress(server)}").stat().st_uid for server in (one, other)]
+        assert not set(users) & set(range(61184, 65520)), "systemd gives these to services"
+        assert users[0] != users[1]
+        create(other)
+        run = tmp_path / "other" / "data" / "run"
+        sockets = [path for path in run.rglob("*") if path.is_socket()]
+        assert len(sockets) == 2, "of the API and of an execd"
+        for path in sockets:
+            assert _connects(users[1], run, path)
+            assert not _connects(users[0], run, path)
+
+
+def test_sandboxes_are_reached_when_ingress_becomes_another_user(
+    data_dir: Path, tmp_path: Path
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only a server that is root has an ingress of another user")
+    config = tmp_path / "config.toml"
+    config.write_text('[server]\ningress_user = "12345:12346"\n')
+    with serving(data_dir, *FAKE, "--config", str(config)) as server:
+        status = Path(f"/proc/{_ingress(server)}/status").read_text()
+        assert (set(_ids(status, "Uid")), set(_ids(status, "Gid"))) == ({12345}, {12346})
+        sandbox_id = create(server)
+    with serving(data_dir, *FAKE) as server:
+        assert ping(server, sandbox_id) == 200
+
+
+def _ingress(server: Serving) -> str:
+    children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children")
+    return next(pid for pid in children.read_text().split() if _name(pid) == "ingress")
+
+
+def _ids(status: str, kind: str) -> list[int]:
+    found = re.search(rf"^{kind}:\t(.*)$", status, re.MULTILINE)
+    assert found
+    return [int(number) for number in found[1].split()]
+
+
+def _connects(user: int, run: Path, path: Path) -> bool:
+    """Say whether a user can connect who already has the directory of sockets open."""
+    code = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])"
+    directory = os.open(run, os.O_PATH | os.O_DIRECTORY)
+    try:
+        done = subprocess.run(
+            ["/usr/bin/python3", "-c", code, f"/proc/self/fd/{directory}/{path.relative_to(run)}"],
+            user=user,
+            group=user,
+            extra_groups=[],
+            pass_fds=[directory],
+            cwd="/",
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    finally:
+        os.close(directory)
+    assert done.returncode == 0 or "PermissionError" in done.stderr, done.stderr
+    return done.returncode == 0
 
 
 def test_event_loop_and_store_run_before_everything_they_start(data_dir: Path) -> None:

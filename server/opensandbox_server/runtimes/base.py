@@ -122,7 +122,9 @@ class RuntimeHome:
     execd: Path | None = None
     """The execd program, when one was found."""
     ingress_gid: int | None = None
-    """The group ingress runs as; None when it is the same user as the server."""
+    """The group ingress runs as; None when it is the same user as the server.
+
+    The next start may have another: what is in run_dir already is to be opened to it then."""
     options: Mapping[str, object] = field(default_factory=dict)
     """The table of the config file named like the runtime, as written there."""
 

@@ -29,6 +29,16 @@ def listening(path: Path, gid: int | None) -> Iterator[int]:
         yield listener.fileno()
 
 
+def let_in(gid: int | None, sockets: Path) -> None:
+    """Open a directory, and the sockets that are in it already, to ingress.
+
+    It may have been another user before, when their sandboxes were started.
+    """
+    if gid is not None:
+        for path in (sockets, *sockets.rglob("*")):
+            os.chown(path, -1, gid, follow_symlinks=False)
+
+
 @contextlib.contextmanager
 def token_pipe(token: str) -> Iterator[int]:
     """Return a descriptor from which the token can be read once, and by nobody else."""

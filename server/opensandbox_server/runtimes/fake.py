@@ -84,8 +84,7 @@ class FakeRuntime(Runtime):
     async def prepare(self) -> None:
         """Find the instances a former process started."""
         self._sockets.mkdir(mode=0o750, exist_ok=True)
-        if self._home.ingress_gid is not None:
-            os.chown(self._sockets, -1, self._home.ingress_gid)
+        execd.let_in(self._home.ingress_gid, self._sockets)
         self._files.mkdir(mode=0o700, exist_ok=True)
         await asyncio.to_thread(self._remove_half_made)
         for instance_id, kept in await asyncio.to_thread(self._records):
@@ -236,8 +235,7 @@ class FakeRuntime(Runtime):
     def _make_directories(self, files: Path, sockets: Path) -> None:
         for directory in (files, files / "work", files / "state", sockets):
             directory.mkdir(mode=0o750)
-        if self._home.ingress_gid is not None:
-            os.chown(sockets, -1, self._home.ingress_gid)
+        execd.let_in(self._home.ingress_gid, sockets)
 
     def _end_leftovers(self, instance_id: str) -> None:
         """End what execd of an instance started and can no longer end itself."""

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from pyroute2 import IPRoute  # type: ignore[import-untyped]
 
+from opensandbox_server.runtimes.oci.claims import INGRESS_IDS
 from opensandbox_server.runtimes.oci.network import BLOCKS, Block, Network, claim_block
 from opensandbox_server.runtimes.oci.options import read_options
 from opensandbox_server.runtimes.oci.resolver import chosen_nameserver
@@ -32,6 +33,7 @@ def test_no_two_servers_share_addresses_or_ids() -> None:
         assert other.subnet.subnet_of(SUBNET)
     last = blocks[-1]
     assert last.first_id(last.indexes[-1]) + 65536 < 2**32 - 65536
+    assert INGRESS_IDS[-1] < blocks[0].ids[0], "ingress is none of them"
 
 
 def test_a_slot_has_neither_the_gateways_address_nor_the_broadcast() -> None:

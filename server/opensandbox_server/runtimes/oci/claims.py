@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which server of this host has which part of the user ids.
+"""Which server of this host has which part of the user ids, and which one its ingress has.
 
 User ids are the host's own, also for servers in network namespaces of their own, who do not see
 each other's bridges. A claim is a file that says whose it is, locked while that server runs. A
@@ -15,6 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PLACE = Path("/run/opensandbox/ids")
+INGRESS_PLACE = Path("/run/opensandbox/ingress")
+INGRESS_IDS = range(0x3FFF_0000, 0x3FFF_0400)
+"""One for ingress of each server, of any runtime: just below those of all sandboxes, and far from
+those that people, packages and service managers give away."""
 
 
 @dataclass(slots=True)

@@ -185,8 +185,7 @@ class OCIRuntime(Runtime):
 
     def _make_directories(self) -> None:
         self._sockets.mkdir(mode=0o750, parents=True, exist_ok=True)
-        if self._home.ingress_gid is not None:
-            os.chown(self._sockets, -1, self._home.ingress_gid)
+        execd.let_in(self._home.ingress_gid, self._sockets)
         sandboxes = self._home.data_dir / "sandboxes"
         sandboxes.mkdir(mode=0o700, parents=True, exist_ok=True)
         sandboxes.chmod(0o700)  # former versions let everybody in
