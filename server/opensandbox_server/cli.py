@@ -53,6 +53,7 @@ def parser() -> argparse.ArgumentParser:
     )
     _add_place_flags(doctor, is_top=False)
     doctor.set_defaults(command=_doctor)
+    _add_systemd_unit(commands)
     _add_images(commands)
     _add_leftovers(commands)
     migrate = commands.add_parser("migrate-snapshots", help="move snapshot records to PostgreSQL")
@@ -79,12 +80,16 @@ def _add_place_flags(to: argparse.ArgumentParser, *, is_top: bool) -> None:
     to.add_argument("--runtime", default=default, help="make sandboxes with this (runtime.type)")
 
 
-def _add_serve_flags(to: argparse.ArgumentParser, *, is_top: bool) -> None:
+def _add_address_flags(to: argparse.ArgumentParser, *, is_top: bool) -> None:
     default: Any = None if is_top else argparse.SUPPRESS
-    no: Any = False if is_top else argparse.SUPPRESS
-    _add_place_flags(to, is_top=is_top)
     to.add_argument("--host", default=default, help="listen on this address (server.host)")
     to.add_argument("--port", type=int, default=default, help="listen on this port (server.port)")
+
+
+def _add_serve_flags(to: argparse.ArgumentParser, *, is_top: bool) -> None:
+    no: Any = False if is_top else argparse.SUPPRESS
+    _add_place_flags(to, is_top=is_top)
+    _add_address_flags(to, is_top=is_top)
     to.add_argument(
         "--stop-sandboxes", action="store_true", default=no, help="end all sandboxes at the end"
     )
@@ -97,6 +102,14 @@ def _add_init_config(commands: Any) -> None:
     init.add_argument("--example", choices=list(EXAMPLES), help="a short file for one runtime")
     init.add_argument("--force", action="store_true", help="replace a file that exists")
     init.set_defaults(command=_init_config)
+
+
+def _add_systemd_unit(commands: Any) -> None:
+    text = "print a unit of systemd that serves with these flags"
+    command = commands.add_parser("systemd-unit", help=text, description=text)
+    _add_place_flags(command, is_top=False)
+    _add_address_flags(command, is_top=False)
+    command.set_defaults(command=_systemd_unit)
 
 
 def _add_images(commands: Any) -> None:
@@ -183,6 +196,22 @@ def _doctor(options: argparse.Namespace) -> int:
         findings = asyncio.run(examine(_settings(options)))
     print(report(findings), end="")
     return 0 if all(finding.is_ok for finding in findings) else 1
+
+
+def _systemd_unit(options: argparse.Namespace) -> int:
+    from opensandbox_server.systemd_unit import unit
+
+    settings, config = _settings(options), find_config(options.config, os.environ)
+    given = {
+        "--config": config.resolve() if config else None,
+        "--data-dir": settings.data_dir.resolve(),
+        "--runtime": options.runtime,
+        "--host": options.host,
+        "--port": options.port,
+    }
+    flags = [[name, str(value)] for name, value in given.items() if value is not None]
+    print(unit(settings, [word for pair in flags for word in pair]), end="")
+    return 0
 
 
 def _images(options: argparse.Namespace) -> int:

@@ -30,6 +30,7 @@ def _no_config(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         ["serve"],
         ["init-config"],
         ["doctor"],
+        ["systemd-unit"],
         ["images"],
         ["images", "import"],
         ["images", "build"],

@@ -49,7 +49,14 @@ def renewed(text: str) -> str:
 
 def server_help() -> str:
     """Return what the server's commands say about themselves."""
-    shown = ((), ("init-config",), ("images",), ("images", "import"), ("leftovers",))
+    shown = (
+        (),
+        ("init-config",),
+        ("systemd-unit",),
+        ("images",),
+        ("images", "import"),
+        ("leftovers",),
+    )
     said = [_help(*words) for words in shown]
     return "```\n" + "\n".join(said) + "```"
 
