@@ -7,6 +7,7 @@ processes were seen in.
 """
 
 import contextlib
+import re
 import shutil
 import subprocess
 from dataclasses import dataclass, field
@@ -50,10 +51,11 @@ class Traces:
 
 def look(marks: Marks, home: Path) -> Traces:
     """Look at the host. Files are those below home, and what stages of any server leave."""
-    bridges = tuple(marks.bridges)
+    bridges = [name for name in marks.bridges if not _is_anothers(name, home)]
+    ours = re.compile(rf"\b({'|'.join(bridges) or 'none'})(v[0-9]+)?\b")
     return Traces(
-        links=frozenset(link.name for link in _LINKS.iterdir() if link.name.startswith(bridges)),
-        tables=frozenset(rule for rule in _rules() if any(name in rule for name in bridges)),
+        links=frozenset(link.name for link in _LINKS.iterdir() if ours.fullmatch(link.name)),
+        tables=frozenset(rule for rule in _rules() if ours.search(rule)),
         cgroups=frozenset(
             str(found)
             for name in marks.cgroups
@@ -65,6 +67,14 @@ def look(marks: Marks, home: Path) -> Traces:
         files=frozenset(str(file) for top in (home, _STAGES) for file in top.rglob("*")),
         claims=frozenset(claim.name for claim in _claims() if str(home) in claim.read_text()),
     )
+
+
+def _is_anothers(bridge: str, home: Path) -> bool:
+    """Say whether a server of another home has the bridge by now: names are given out again."""
+    with contextlib.suppress(OSError):
+        alias = (_LINKS / bridge / "ifalias").read_text().strip()
+        return bool(alias) and str(home) not in alias
+    return False
 
 
 def _claims() -> list[Path]:
