@@ -58,9 +58,9 @@ def pytest(name: str, files: str, minutes: float, *, is_short: bool = False) -> 
 
 SERVER = ".venv/bin/opensandbox-server"
 PARTS = (
-    Part("doctor", f"{SERVER} doctor", 5, is_short=True),
-    Part("quickstart", ".venv/bin/python scripts/quickstart.py", 10, is_short=True),
-    pytest("limits", "tests/vm/inside/kernel.py", 20, is_short=True),
+    Part("doctor", f"{SERVER} doctor", 15, is_short=True),
+    Part("quickstart", ".venv/bin/python scripts/quickstart.py", 30, is_short=True),
+    pytest("limits", "tests/vm/inside/kernel.py", 40, is_short=True),
     pytest("embedded runtime", "server/tests/oci", 90),
     pytest("security", "tests/security", 90),
 )

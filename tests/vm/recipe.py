@@ -155,7 +155,10 @@ def requirements() -> tuple[list[str], list[str]]:
 def fingerprint(suite: Suite) -> str:
     """Return a name for what the recipe gives; it changes with everything it is made of."""
     digest = hashlib.sha256(suite.name.encode())
-    inputs = [Path(__file__), Path(__file__).with_name("image.py"), ROOT / "pyproject.toml"]
+    here, images = Path(__file__).parent, ROOT / "server/opensandbox_server/images"
+    inputs = [Path(__file__), here / "image.py", here / "pack.py", ROOT / "pyproject.toml"]
+    # A pack that is made in another way would be made anew, after every boot.
+    inputs += [images / f"{name}.py" for name in ("pack", "distributions", "interpreter")]
     inputs += [ROOT / member / "pyproject.toml" for member in _MEMBERS]
     for file in inputs:
         digest.update(file.read_bytes())
