@@ -58,6 +58,8 @@ func (b *bash) interrupt() error { return b.session.Interrupt() }
 
 func (b *bash) kill() { _ = b.contexts.sessions.Delete(b.session.ID) } // it may be gone already
 
+func (b *bash) pid() int { return 0 } // a session may change its shell
+
 func (b *bash) hasEnded() bool {
 	_, err := b.contexts.sessions.Get(b.session.ID)
 	return err != nil

@@ -16,9 +16,6 @@ import (
 	"opensandbox.io/dataplane/process"
 )
 
-// interruptGrace is how long interrupted code has to end by itself before its interpreter is killed.
-const interruptGrace = 10 * time.Second
-
 // deleteGrace is how long the client of a deleted context has to read what is left.
 const deleteGrace = 2 * time.Second
 
@@ -32,6 +29,8 @@ type interpreter interface {
 	// kill ends the interpreter at once, with everything it started.
 	kill()
 	hasEnded() bool
+	// pid is its process; 0 when that is not its own.
+	pid() int
 	// close kills it and releases what belongs to it.
 	close()
 }
@@ -64,6 +63,8 @@ type execution struct {
 	why         cause
 	isKilled    bool
 	grace       *time.Timer
+	askedAt     time.Time     // when it was asked to end, and
+	waited      time.Duration // how long its interpreter had waited for a processor until then
 }
 
 type cause int
@@ -217,18 +218,26 @@ func (c *Context) stop(e *execution, why cause) error {
 	}
 	if e.why == byItself {
 		e.why = why
-		e.grace = time.AfterFunc(interruptGrace, func() { c.kill(e) })
+		e.askedAt, e.waited = time.Now(), waitedForProcessor(e.interpreter.pid())
+		e.grace = time.AfterFunc(interruptGrace, func() { c.giveUp(e) })
 	}
 	return e.interpreter.interrupt()
 }
 
-func (c *Context) kill(e *execution) {
+// giveUp kills an interpreter that had its grace.
+func (c *Context) giveUp(e *execution) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.current == e {
-		e.isKilled = true
-		e.interpreter.kill()
+	if c.current != e {
+		return
 	}
+	waited := waitedForProcessor(e.interpreter.pid()) - e.waited
+	if left := graceLeft(time.Since(e.askedAt), waited); left > 0 {
+		e.grace.Reset(left)
+		return
+	}
+	e.isKilled = true
+	e.interpreter.kill()
 }
 
 // explain is the failure of a run that was asked to end, in words that say so.

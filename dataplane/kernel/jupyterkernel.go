@@ -250,6 +250,8 @@ func (k *jupyterKernel) passInterrupt() error {
 
 func (k *jupyterKernel) kill() { _ = k.process.SignalGroup(syscall.SIGKILL) } // it may have ended in this moment
 
+func (k *jupyterKernel) pid() int { return k.process.PID() }
+
 func (k *jupyterKernel) hasEnded() bool {
 	select {
 	case <-k.process.Done():

@@ -314,6 +314,8 @@ func (r *runner) forget() error {
 	return nil
 }
 
+func (r *runner) pid() int { return r.process.PID() }
+
 func (r *runner) hasEnded() bool {
 	select {
 	case <-r.process.Done():
