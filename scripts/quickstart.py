@@ -26,8 +26,9 @@ from opensandbox.exceptions import SandboxException
 
 T = TypeVar("T")
 
-START_LIMIT = 180.0
-"""How long the server may take to answer, in seconds; the first start makes the Python pack."""
+START_LIMIT = 600.0
+"""How long the server may take to answer, in seconds; the first start makes the Python pack, which
+takes minutes on a slow machine."""
 CODE = """
 import sys, IPython
 print(sum(n * n for n in range(1000)))
