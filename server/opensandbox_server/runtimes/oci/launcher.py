@@ -91,10 +91,10 @@ class Launcher:
 
         taken = self.instances.find(network.block.slot_of)
         trash.open()
-        self._undo.callback(trash.close)
         slots = Slots(nest, network, sandboxes, setup.slots_ahead, taken)
         self.instances.use(slots)
         self._undo.callback(self._close_network, network, cgroups)
+        self._undo.callback(trash.close)  # before, for what empties it is in those cgroups
         slots.open()
         self._undo.callback(slots.close)
 
