@@ -3,7 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
+import signal
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -72,3 +76,29 @@ def test_a_closed_runtime_leaves_no_bridge_rules_or_cgroups(network: int, tmp_pa
     assert after["rules"] == ""
     assert not parent.exists()
     assert list((tmp_path / "home" / "sandboxes").iterdir()) == []
+
+
+def test_a_runtime_that_is_closed_while_it_deletes_leaves_no_cgroups(
+    network: int, tmp_path: Path
+) -> None:
+    assert network >= 0
+    with opened_home(tmp_path / "home") as home:
+        box = home.start()
+        box.sh("cd /var && seq 50000 | xargs touch")
+        parents = cgroups_named(cgroup_parent(home.data_dir))
+        box.stop()
+        os.kill(_emptying(home.data_dir), signal.SIGSTOP)
+    assert parents
+    assert [parent for parent in parents if parent.exists()] == []
+
+
+def _emptying(data_dir: Path) -> int:
+    """Wait for the process that deletes what was in sandboxes, and return its number."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                words = (process / "cmdline").read_bytes().split(b"\0")
+                if str(data_dir / "trash").encode() in words:
+                    return int(process.name)
+    raise AssertionError("nothing is being deleted")
