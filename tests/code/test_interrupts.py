@@ -111,6 +111,14 @@ JAVASCRIPT = Language(
     ],
     show="console.log(x)",
 )
+HOOKED_JAVASCRIPT = Language(
+    **{
+        **JAVASCRIPT.__dict__,
+        "prepare": "let x = 'kept'; require('async_hooks').createHook({ init() {} }).enable()",
+        "endless": ["while (true) await null"],
+        "rounds": 2 * ROUNDS,
+    }
+)
 TYPESCRIPT = Language(
     **{**JAVASCRIPT.__dict__, "name": "typescript", "prepare": "let x: string = 'kept'"}
 )
@@ -147,6 +155,7 @@ LANGUAGES = {
     "python": SHELL_OF_PYTHON,
     "bash": BASH,
     "javascript": JAVASCRIPT,
+    "javascript-hooked": HOOKED_JAVASCRIPT,
     "typescript": TYPESCRIPT,
     "java": JAVA,
     "go": GO,

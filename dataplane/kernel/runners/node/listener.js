@@ -11,6 +11,8 @@ const { parentPort, workerData } = require("node:worker_threads");
 const { Turns } = require("./turns.js");
 
 const PATIENCE_MS = 100; // how long a main thread that has time takes to hear an interrupt, at most
+const TRIES = 100; // how often the main thread may say that it cannot be ended where it is
+const STEP_MS = 1; // for the main thread to go on to another place
 const turns = new Turns(workerData.turns);
 
 let count = 0;
@@ -35,7 +37,19 @@ function insist() {
   }
   session = new inspector.Session();
   session.connectToMainThread();
-  session.post("Runtime.evaluate", { expression: "__unwind()" });
+  turns.whenUnwound().then(end);
+  unwind(TRIES);
+}
+
+// unwind gets the main thread ready for its end.
+function unwind(tries) {
+  session.post("Runtime.evaluate", { expression: `__unwind(${tries > 0})` }, (error, answer) => {
+    if (answer?.result.value === false) setTimeout(unwind, STEP_MS, tries - 1);
+    else if (error || answer.exceptionDetails) turns.declareUnwound(); // as ready as it gets: it may have no stack left
+  });
+}
+
+function end() {
   session.post("Runtime.terminateExecution", () => {
     session.disconnect();
     session = null;

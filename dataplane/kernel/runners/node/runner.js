@@ -252,10 +252,44 @@ const interruption = { ename: "KeyboardInterrupt", evalue: "", traceback: [] };
 
 // unwind is called by the inspector in the middle of whatever runs, just before that is ended. Then no
 // finally is run, and Node, which keeps account of what calls back into what, ends itself when the
-// books do not balance.
-function unwind() {
+// books do not balance. It returns false when it is to be called again later.
+function unwind(isPatient) {
+  if (isPatient && isAboutToCallBack()) return false;
   balance();
   turns.awaitEnding();
+  return true;
+}
+
+// isAboutToCallBack says whether Node is in the middle of a function that makes an entry in its books.
+// What was interrupted goes on for a while before it ends: long enough for an entry that stays.
+function isAboutToCallBack() {
+  for (const place of interruptedPlaces()) {
+    if (place.getLineNumber() === null) continue; // a function of V8
+    const file = place.getFileName() ?? "";
+    if (file.startsWith("node:") && CALLERS.test(place.getFunctionName())) return true;
+    if (!file.startsWith("node:") || !file.endsWith("async_hooks")) return false;
+  }
+  return false;
+}
+
+const CALLERS = /^(promiseBeforeHook|emitBefore\w*|pushAsyncContext|runInAsyncScope|listOnTimeout|processTicksAndRejections)$/;
+
+// interruptedPlaces is the stack below unwind and the inspector's call of it. Code may have changed
+// what a stack looks like, or have seen to it that nobody can.
+function interruptedPlaces() {
+  const { prepareStackTrace, stackTraceLimit } = Error;
+  const holder = {};
+  try {
+    Error.prepareStackTrace = (_, places) => places;
+    Error.stackTraceLimit = 10;
+    Error.captureStackTrace(holder, unwind);
+    const places = holder.stack;
+    Error.prepareStackTrace = prepareStackTrace;
+    Error.stackTraceLimit = stackTraceLimit;
+    return places.slice(1);
+  } catch {
+    return [];
+  }
 }
 
 // balance closes those books. Node does so after an exception that nobody caught, so tell it of one.

@@ -11,9 +11,13 @@ const ENDED = 2;
 const ENDING = 3;
 const WORDS = 4;
 
+// What ENDING holds.
+const UNWOUND = 1; // the main thread waits for its end
+const ANNOUNCED = 2; // that end is on its way
+
 const WAIT_MS = 10; // how long a wait for the lock goes on before it looks again
 
-const { compareExchange, load, notify, store, wait } = Atomics; // code may replace them
+const { compareExchange, load, notify, store, wait, waitAsync } = Atomics; // code may replace them
 
 class Turns {
   constructor(memory = new SharedArrayBuffer(WORDS * Int32Array.BYTES_PER_ELEMENT)) {
@@ -30,14 +34,26 @@ class Turns {
     notify(this.words, LOCK);
   }
 
+  // whenUnwound is a promise: the main thread is where it can be ended, and waits for that.
+  whenUnwound() {
+    store(this.words, ENDING, 0);
+    return Promise.resolve(waitAsync(this.words, ENDING, 0).value);
+  }
+
+  declareUnwound() {
+    store(this.words, ENDING, UNWOUND);
+    notify(this.words, ENDING);
+  }
+
   // announceEnding says that what the main thread does ends as soon as it goes on.
   announceEnding() {
-    store(this.words, ENDING, 1);
+    store(this.words, ENDING, ANNOUNCED);
   }
 
   // awaitEnding is called in the middle of something, which may be a wait: V8 has no second one then.
   awaitEnding() {
-    while (compareExchange(this.words, ENDING, 1, 0) !== 1);
+    this.declareUnwound();
+    while (load(this.words, ENDING) !== ANNOUNCED);
   }
 
   // interrupt says that a cell is to end, also one that has not begun.
