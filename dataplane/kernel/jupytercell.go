@@ -3,6 +3,7 @@
 package kernel
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 
@@ -20,6 +21,10 @@ type jupyterCell struct {
 	failure   *event.Error
 }
 
+// replyLimit bounds how long the reply is waited for of a kernel that was interrupted and is idle. A
+// second interrupt may have hit the kernel itself, which then does not reply; its state is whole.
+const replyLimit = time.Second
+
 // run gives the kernel one cell. Variables cannot be given to a kernel that runs.
 func (k *jupyterKernel) run(run *Run, request Request) *event.Error {
 	k.begin(run)
@@ -33,12 +38,18 @@ func (k *jupyterKernel) run(run *Run, request Request) *event.Error {
 		return k.died()
 	}
 	cell := &jupyterCell{kernel: k, id: id}
+	var unanswered <-chan time.Time
 	for !cell.isReplied || !cell.isIdle {
+		if cell.isIdle && unanswered == nil && k.isInterrupted() {
+			unanswered = time.After(replyLimit)
+		}
 		select {
 		case said := <-k.replies:
 			cell.reply(said)
 		case said := <-k.broadcasts:
 			cell.broadcast(said)
+		case <-unanswered:
+			return cmp.Or(cell.failure, &event.Error{Name: "KeyboardInterrupt"})
 		case <-k.process.Done():
 			return k.died()
 		case <-k.lost:

@@ -216,6 +216,13 @@ func (k *jupyterKernel) interrupt() error {
 	return k.passInterrupt()
 }
 
+// isInterrupted says whether somebody wants the cell to end.
+func (k *jupyterKernel) isInterrupted() bool {
+	k.interrupting.Lock()
+	defer k.interrupting.Unlock()
+	return k.isAsked
+}
+
 // setRunning says that a cell has begun or is over. An interrupt that came too early is passed on.
 func (k *jupyterKernel) setRunning(isRunning bool) {
 	k.interrupting.Lock()

@@ -103,6 +103,24 @@ def test_an_interrupt_that_comes_early_ends_a_cell_and_keeps_the_state(kernel: C
     assert kernel.value("kept") == "1"
 
 
+def test_an_interrupt_that_costs_the_kernel_its_reply_keeps_the_state(kernel: Context) -> None:
+    kernel.run("kept = 1")
+    kernel.run("""
+def hit(*_):
+    del own.finish_metadata
+    raise KeyboardInterrupt
+own = get_ipython().kernel
+""")
+    with kernel.running(
+        "own.finish_metadata = hit\nprint('up', flush=True)\nwhile True: pass"
+    ) as events:
+        next_of(events, "stdout")
+        assert kernel.interrupt().status_code == 200
+        error = next_of(events, "error")["error"]
+    assert (error["ename"], error["evalue"]) == ("KeyboardInterrupt", "")
+    assert kernel.value("kept") == "1"
+
+
 def test_a_result_that_is_too_large_to_keep_is_left_out_and_the_kernel_lives(
     kernel: Context,
 ) -> None:
