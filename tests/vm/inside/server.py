@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The server as a unit of systemd."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+from opensandbox.config import ConnectionConfigSync
+from tests.vm.recipe import CLONE
+
+ADDRESS = "127.0.0.1:8080"
+DATA = Path("/var/lib/opensandbox")
+START_SECONDS = 600.0
+"""On a host that has other work; longer is a hang."""
+
+
+def printed_unit() -> str:
+    """Return the unit that this installation prints."""
+    words = [f"{CLONE}/.venv/bin/opensandbox-server", "systemd-unit"]
+    words += ["--port", "8080", "--data-dir", str(DATA)]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout
+
+
+def systemctl(*words: str) -> str:
+    """Ask systemd; returns what it says."""
+    done = subprocess.run(["systemctl", *words], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def wait_until_healthy() -> None:
+    """Return when the server answers at its front door."""
+    deadline = time.monotonic() + START_SECONDS
+    while not is_healthy():
+        if time.monotonic() > deadline:
+            said = subprocess.run(["journalctl", "-u", "opensandbox"], capture_output=True)
+            raise AssertionError(said.stdout.decode()[-4000:])
+        time.sleep(0.2)
+
+
+def is_healthy() -> bool:
+    """Say whether the server answers at its front door."""
+    try:
+        return httpx.get(f"http://{ADDRESS}/health", timeout=30).is_success
+    except httpx.TransportError:
+        return False
+
+
+@contextmanager
+def running_unit() -> Iterator[ConnectionConfigSync]:
+    """Run the unit, and leave neither it nor a sandbox of it behind."""
+    file = Path("/run/systemd/system/opensandbox.service")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(printed_unit())
+    systemctl("daemon-reload")
+    systemctl("start", "opensandbox")
+    try:
+        wait_until_healthy()
+        yield ConnectionConfigSync(domain=ADDRESS, api_key=(DATA / "api_key").read_text().strip())
+    finally:
+        systemctl("stop", "opensandbox")
+        file.unlink()
+        systemctl("daemon-reload")
