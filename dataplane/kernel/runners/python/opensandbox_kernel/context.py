@@ -188,7 +188,7 @@ class Cells:
         self._shell.failure = None
         self._cell = self._loop.create_task(self._run_cell(code))
         self._is_ordered = False
-        if self._is_interrupted:  # before it began
+        if self._is_interrupted and self._shell.ran is None:  # before it began
             self._cell.cancel()
         try:
             while not self._cell.done():
@@ -226,7 +226,7 @@ class Cells:
         if self._cell is None:  # one that is late, or one that is early
             self._is_interrupted = self._is_ordered or self._orders.is_coming()
             return
-        if self._cell.done():  # and what waits for it is being told
+        if self._cell.done() or self._shell.ran is not None:  # and what waits for it is being told
             return
         self._is_interrupted = True
         task = asyncio.current_task(self._loop)
