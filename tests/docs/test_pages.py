@@ -41,6 +41,8 @@ ELSEWHERE = {
     "make cluster": ".ci/run",
     "make vm": ".ci/run",
     "leftovers": "server/tests/oci/test_leftovers.py",
+    "systemd-unit": "server/tests/test_systemd_unit.py",
+    "systemctl": "tests/vm/inside/unit.py",
     "pytest": "scripts/test",
     "go test": "scripts/test",
 }
