@@ -33,6 +33,7 @@ from opensandbox_server.runtimes.oci.doctor import examine
 from opensandbox_server.runtimes.oci.options import read_options
 from opensandbox_server.runtimes.oci.runtime import OCIRuntime
 
+_CLONE_FS = 0x200
 Result = TypeVar("Result")
 TOKEN = "the token of the tests"  # noqa: S105  # of sandboxes that live for seconds
 _numbers = itertools.count(1)
@@ -234,6 +235,9 @@ def own_mounts() -> Iterator[None]:
             syscalls.mount("none", "/", "", syscalls.MS_REC | propagation)
         yield
     finally:
+        # A thread that was started meanwhile and has not ended yet shares our directories, and who
+        # shares them may not change its mount namespace.
+        syscalls.unshare(_CLONE_FS)
         syscalls.setns(before, syscalls.CLONE_NEWNS)
         os.close(before)
         os.chdir(directory)
