@@ -137,10 +137,11 @@ func TestAnEndThatDiesTakesTheOtherWithIt(t *testing.T) {
 	_ = conn.Close()
 	<-appEnded
 
-	port = startRaw(t, func(app halfConn) { // the application resets the connection
+	port = startRaw(t, func(app halfConn) { // the application resets a connection that it has used
+		_, _ = app.Read(make([]byte, 1))
 		_ = app.(*net.TCPConn).SetLinger(0)
 	})
-	_, reader = d.tunnel(t, "tcp", "127.0.0.1:"+port, "")
+	_, reader = d.tunnel(t, "tcp", "127.0.0.1:"+port, "x")
 	if n, _ := io.Copy(io.Discard, reader); n != 0 {
 		t.Errorf("%d bytes from an application that sent none", n)
 	}
