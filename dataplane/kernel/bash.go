@@ -7,6 +7,7 @@ import (
 	"maps"
 	"strconv"
 	"strings"
+	"sync"
 
 	"opensandbox.io/dataplane/event"
 	"opensandbox.io/dataplane/session"
@@ -17,6 +18,10 @@ type bash struct {
 	contexts *Contexts
 	session  *session.Session
 	env      map[string]string // of the context
+
+	interrupting sync.Mutex // guards all below
+	isGiven      bool       // the session has the cell
+	isAsked      bool       // somebody wants that cell to end
 }
 
 func (c *Contexts) startBash(s start) (interpreter, error) {
@@ -38,6 +43,7 @@ func (b *bash) run(run *Run, request Request) *event.Error {
 		return &event.Error{Name: "InterpreterDied", Value: err.Error()}
 	}
 	defer reader.Close()
+	b.passEarlyInterrupt()
 	out := newText(event.Stdout, run.add)
 	for {
 		chunk, err := reader.Next(context.Background())
@@ -54,7 +60,31 @@ func (b *bash) run(run *Run, request Request) *event.Error {
 	return &event.Error{Name: "CommandExecError", Value: strconv.Itoa(result.ExitCode), Traceback: []string{result.Reason}}
 }
 
-func (b *bash) interrupt() error { return b.session.Interrupt() }
+// interrupt ends the cell, also one that the session does not have yet.
+func (b *bash) interrupt() error {
+	b.interrupting.Lock()
+	defer b.interrupting.Unlock()
+	b.isAsked = true
+	if !b.isGiven {
+		return nil
+	}
+	return b.session.Interrupt()
+}
+
+func (b *bash) passEarlyInterrupt() {
+	b.interrupting.Lock()
+	defer b.interrupting.Unlock()
+	b.isGiven = true
+	if b.isAsked {
+		_ = b.session.Interrupt() // the cell may be over
+	}
+}
+
+func (b *bash) conclude() {
+	b.interrupting.Lock()
+	defer b.interrupting.Unlock()
+	b.isGiven, b.isAsked = false, false
+}
 
 func (b *bash) kill() { _ = b.contexts.sessions.Delete(b.session.ID) } // it may be gone already
 

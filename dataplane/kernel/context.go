@@ -24,8 +24,11 @@ const deleteGrace = 2 * time.Second
 type interpreter interface {
 	// run runs code to its end and returns its failure; nil when there is none.
 	run(run *Run, request Request) *event.Error
-	// interrupt asks what runs to end and to keep the state.
+	// interrupt asks what runs to end and to keep the state. It may come before that has begun and
+	// after it has ended.
 	interrupt() error
+	// conclude follows each run: an interrupt that came until now is not for the next one.
+	conclude()
 	// kill ends the interpreter at once, with everything it started.
 	kill()
 	hasEnded() bool
@@ -146,11 +149,15 @@ func (c *Context) begin(e *execution) bool {
 	return e.why == byItself
 }
 
-// conclude says that nothing runs any more. From then on nobody changes e.
+// conclude says that nothing runs any more. From then on nobody changes e, and nobody interrupts its
+// interpreter.
 func (c *Context) conclude(e *execution) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.current = nil
+	if e.interpreter != nil {
+		e.interpreter.conclude()
+	}
 	if e.grace != nil {
 		e.grace.Stop()
 	}

@@ -232,10 +232,15 @@ func (k *jupyterKernel) setRunning(isRunning bool) {
 		k.early = time.AfterFunc(beginning, k.passEarlyInterrupt)
 		return
 	}
-	k.isAsked = false
 	if k.early != nil {
 		k.early.Stop()
 	}
+}
+
+func (k *jupyterKernel) conclude() {
+	k.interrupting.Lock()
+	defer k.interrupting.Unlock()
+	k.isAsked = false
 }
 
 func (k *jupyterKernel) passEarlyInterrupt() {

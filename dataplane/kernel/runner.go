@@ -276,8 +276,7 @@ func (r *runner) give(o order) error {
 	return nil
 }
 
-// take says that the cell is over.
-func (r *runner) take() {
+func (r *runner) conclude() {
 	r.interrupting.Lock()
 	defer r.interrupting.Unlock()
 	r.isLate = r.takesSignals && r.isAsked
@@ -344,7 +343,6 @@ func (r *runner) close() {
 func (r *runner) run(run *Run, request Request) *event.Error {
 	r.begin(run)
 	defer r.end()
-	defer r.take()
 	if r.forget() != nil || r.give(order{Type: "run", Code: request.Code, Env: request.Env}) != nil {
 		return r.died()
 	}
