@@ -14,7 +14,13 @@ from typing import Any
 from opensandbox_server._version import __version__
 from opensandbox_server.ctrl_c import unwinding_on_ctrl_c
 from opensandbox_server.errors import StartupError
-from opensandbox_server.settings import DEFAULT_PATH, Settings, find_config, load_settings
+from opensandbox_server.settings import (
+    DEFAULT_PATH,
+    Settings,
+    change_settings,
+    find_config,
+    load_settings,
+)
 from opensandbox_server.skeleton import EXAMPLES, write_config
 
 Command = Callable[[argparse.Namespace], int]
@@ -161,12 +167,7 @@ def _settings(options: argparse.Namespace) -> Settings:
     settings = load_settings(find_config(options.config, os.environ), os.environ)
     given = {"host": options.host, "port": options.port, "data_dir": options.data_dir}
     server = {name: value for name, value in given.items() if value is not None}
-    tables: dict[str, Any] = settings.model_dump()
-    tables["server"].update(server)
-    if options.runtime:
-        tables["runtime"]["type"] = options.runtime
-    kept = {"runtime_options": settings.runtime_options, "is_insecure": settings.is_insecure}
-    return Settings.model_validate(tables | kept) if server or options.runtime else settings
+    return change_settings(settings, server, options.runtime)
 
 
 def _serve(options: argparse.Namespace) -> int:

@@ -76,7 +76,23 @@ def load_settings(path: Path | None, environ: Mapping[str, str] = os.environ) ->
     try:
         return Settings.model_validate(tables | {"runtime_options": own, "is_insecure": insecure})
     except ValidationError as fault:
-        raise SettingsError(_explain(fault, path)) from fault
+        place = str(path) if path else "environment"
+        raise SettingsError(_explain(fault, place)) from fault
+
+
+def change_settings(
+    settings: Settings, server: Mapping[str, Any], runtime: str | None = None
+) -> Settings:
+    """Return settings with what the command line says on top. Raises SettingsError."""
+    tables: dict[str, Any] = settings.model_dump()
+    tables["server"].update(server)
+    if runtime:
+        tables["runtime"]["type"] = runtime
+    kept = {"runtime_options": settings.runtime_options, "is_insecure": settings.is_insecure}
+    try:
+        return Settings.model_validate(tables | kept)
+    except ValidationError as fault:
+        raise SettingsError(_explain(fault, "command line")) from fault
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
@@ -118,9 +134,8 @@ def _take_runtime_tables(tables: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {name: tables.pop(name) for name in sorted(names) if isinstance(tables.get(name), dict)}
 
 
-def _explain(fault: ValidationError, path: Path | None) -> str:
-    """Say for every bad key: file, key, reason."""
-    place = str(path) if path else "environment"
+def _explain(fault: ValidationError, place: str) -> str:
+    """Say for every bad key: place, key, reason."""
     lines = []
     for error in fault.errors(include_url=False, include_input=False):
         name = ".".join(str(part) for part in error["loc"])

@@ -54,6 +54,7 @@ def test_every_command_explains_itself(
         (["serve", "--config", "/none.toml"], "/none.toml: no such file"),
         (["--config", "/none.toml", "doctor"], "/none.toml: no such file"),
         (["--reload"], "--reload is not supported"),
+        (["--port", "65536"], "command line: server.port: Input should be less than or equal to"),
         (["migrate-snapshots", "--to", "x"], "sqlite only"),
         (
             ["--runtime", "docker", "--port", "0"],
