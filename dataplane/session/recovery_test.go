@@ -78,6 +78,24 @@ func TestAnInterruptIsNotForTheRunAfter(t *testing.T) {
 	})
 }
 
+func TestAnInterruptAtAnyMomentIsNotForTheRunAfter(t *testing.T) {
+	forEachShell(t, func(t *testing.T, s *Session) {
+		for i := range 60 {
+			running, reader, err := s.Start(context.Background(), Request{Shell: "echo brief"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Duration(i) * 20 * time.Microsecond)
+			_ = s.Interrupt() // there may be nothing to interrupt any more
+			running.Result()
+			reader.Close()
+			if out, result := run(t, s, "echo fine"); out != "fine\n" {
+				t.Fatalf("after round %d: got %q %+v", i, out, result)
+			}
+		}
+	})
+}
+
 func TestANewShellKnowsWhatTheEnvFileSaysNow(t *testing.T) {
 	forEachShell(t, func(t *testing.T, s *Session) {
 		file := s.saved.dir + "/env"

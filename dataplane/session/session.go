@@ -37,7 +37,7 @@ type Run struct {
 	done    chan struct{}
 	result  command.Result // set before done is closed
 
-	isInterrupted bool // guarded by the session's mu; the shell may not have its text yet
+	isInterrupted bool // guarded by the session's mu
 }
 
 // Done is closed when the run has ended and all its output is in the journal.
@@ -61,10 +61,11 @@ type Session struct {
 	shell   *shell   // nil: none lives
 	orphans []*shell // ended, but something they started still writes
 	saved   state
+	isLate  bool // a signal for the last run may not have come to the living shell yet
 
-	mu      sync.Mutex
-	latest  *Run
-	process *process.Process // of the living shell, for those who do not have the turn
+	mu     sync.Mutex
+	latest *Run
+	runsIn *process.Process // the shell that has the text of the latest run; nil: none has it yet, or any more
 }
 
 // state is what a new shell starts from.
@@ -96,6 +97,7 @@ func (s *Session) Start(ctx context.Context, request Request) (*Run, *journal.Re
 	go func() {
 		defer s.sessions.runs.Done()
 		result := s.execute(run, request)
+		s.conclude(run)
 		s.sessions.keep.Add(run.Journal)
 		run.end(result)
 		s.turn <- struct{}{}
@@ -169,13 +171,13 @@ func (s *Session) execute(run *Run, request Request) command.Result {
 	}
 }
 
-// errInterrupted is why a run has not begun.
-var errInterrupted = errors.New("interrupted before it began")
-
 // begin gives request to the living shell. A shell that has ended since the last run is replaced.
 func (s *Session) begin(run *Run, request Request) error {
 	env := s.sessions.environ.For(nil, nil)
 	for attempt := 0; ; attempt++ {
+		if s.isLate && s.shell != nil {
+			s.awaitSignal()
+		}
 		if s.shell != nil && s.shell.hasEnded() {
 			s.close()
 		}
@@ -184,7 +186,7 @@ func (s *Session) begin(run *Run, request Request) error {
 				return err
 			}
 		}
-		if s.isInterrupted(run) {
+		if !s.give(run) {
 			return errInterrupted
 		}
 		err := s.shell.begin(run, changedExports(s.shell.env, env, request.Env)+request.script())
@@ -220,18 +222,13 @@ func (s *Session) open(env map[string]string) error {
 	if err != nil {
 		return err
 	}
-	s.shell = shell
-	s.mu.Lock()
-	s.process = shell.process
-	s.mu.Unlock()
+	s.shell, s.isLate = shell, false
 	return nil
 }
 
 // close forgets an ended shell; what it started and still lives goes on.
 func (s *Session) close() {
-	s.mu.Lock()
-	s.process = nil
-	s.mu.Unlock()
+	s.takeBack()
 	s.shell.close()
 	s.orphans = append(slices.DeleteFunc(s.orphans, (*shell).isSilent), s.shell)
 	s.shell = nil
@@ -239,34 +236,6 @@ func (s *Session) close() {
 
 func (s *Session) kill() {
 	_ = s.shell.process.SignalGroup(syscall.SIGKILL) // it may have ended in this moment
-}
-
-// Interrupt ends what runs now, and with it the shell.
-func (s *Session) Interrupt() error {
-	s.mu.Lock()
-	p, latest := s.process, s.latest
-	if latest != nil {
-		latest.isInterrupted = true
-	}
-	s.mu.Unlock()
-	if latest == nil {
-		return process.ErrNotRunning
-	}
-	select {
-	case <-latest.done:
-		return process.ErrNotRunning
-	default:
-	}
-	if p == nil {
-		return nil // its shell starts: it will not begin
-	}
-	return process.Terminate(p, latest.done, termGrace) // a trap may let the shell live: the next run is not meant
-}
-
-func (s *Session) isInterrupted(run *Run) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return run.isInterrupted
 }
 
 // discard ends the shell with everything in its group and removes what it left on disk.

@@ -212,8 +212,8 @@ func TestASyntaxErrorFailsTheRunOnly(t *testing.T) {
 func TestAShellKilledBetweenRunsIsReplaced(t *testing.T) {
 	forEachShell(t, func(t *testing.T, s *Session) {
 		run(t, s, "export KEPT=1")
-		_ = s.process.SignalGroup(syscall.SIGKILL)
-		<-s.process.Done()
+		_ = s.shell.process.SignalGroup(syscall.SIGKILL)
+		<-s.shell.process.Done()
 		if out, result := run(t, s, "echo $KEPT"); out != "1\n" || !result.Succeeded() {
 			t.Errorf("got %q %+v", out, result)
 		}
