@@ -156,10 +156,14 @@ def fingerprint(suite: Suite) -> str:
     """Return a name for what the recipe gives; it changes with everything it is made of."""
     digest = hashlib.sha256(suite.name.encode())
     here, images = Path(__file__).parent, ROOT / "server/opensandbox_server/images"
-    inputs = [Path(__file__), here / "image.py", here / "pack.py", ROOT / "pyproject.toml"]
+    inputs = [Path(__file__), here / "image.py", here / "pack.py"]
     # A pack that is made in another way would be made anew, after every boot.
     inputs += [images / f"{name}.py" for name in ("pack", "distributions", "interpreter")]
     inputs += [ROOT / member / "pyproject.toml" for member in _MEMBERS]
     for file in inputs:
         digest.update(file.read_bytes())
+    # Of pyproject.toml only what is installed: the rest of it is about tools.
+    wanted, constraints = requirements()
+    pinned = [entry for entry in wanted if not entry.startswith(str(ROOT))]
+    digest.update("\n".join([*pinned, *constraints]).encode())
     return digest.hexdigest()[:16]
