@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import http.client
 import itertools
 import json
@@ -195,6 +196,7 @@ def _command_line(pid: int) -> bytes:
     return b""
 
 
+@functools.cache
 def missing() -> str:
     """Say what keeps the embedded runtime from working here; empty when nothing does."""
     found = [fault for fault in examine(find_execd(), read_options({})) if not fault.is_ok]
