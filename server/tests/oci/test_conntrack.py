@@ -76,6 +76,15 @@ def test_an_address_without_connections_is_no_error(opened: Network) -> None:
     conntrack.forget_each(opened.block.address(9))
 
 
+def test_one_sandbox_cannot_take_what_all_together_may_have(opened: Network) -> None:
+    with aside() as netns:
+        opened.connect(2, netns)
+        for _ in range(MOST):
+            in_namespace(netns, lambda: send(str(opened.block.gateway), 53))
+        assert tracked(opened.block.address(2)) == MOST // 8
+    opened.disconnect(2)
+
+
 def test_while_the_host_tracks_too_many_no_sandbox_opens_another(opened: Network) -> None:
     for port in range(40000, 40000 + MOST + 1):
         send(str(HERE), port)

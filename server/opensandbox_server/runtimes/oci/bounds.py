@@ -10,8 +10,8 @@ from pathlib import Path
 CPU_PERIOD_US = 100_000
 EXECD_TASKS = 256
 """Threads of execd that come on top of a sandbox's limit: a full sandbox must still answer."""
-SHARE_OF_PIDS = 8
-"""At least so many sandboxes must be full before no other can start a process."""
+SHARE_OF_ALL = 8
+"""At least so many sandboxes must be full before no other starts a process or a connection."""
 _LEAST_RESERVE = 512 * 1024**2
 
 
@@ -58,7 +58,7 @@ def default_memory(wanted: int, machine: Machine) -> int:
 
 def default_pids(wanted: int, of_all: int) -> int:
     """Return the processes of a sandbox that asks for no number: never most of what all have."""
-    return max(1, min(wanted, of_all // SHARE_OF_PIDS))
+    return max(1, min(wanted, of_all // SHARE_OF_ALL))
 
 
 def v1_settings(limits: Limits) -> list[tuple[str, str]]:

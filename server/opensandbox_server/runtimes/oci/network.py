@@ -18,6 +18,7 @@ from pyroute2 import IPRoute  # type: ignore[import-untyped]
 from pyroute2.netlink.exceptions import NetlinkError  # type: ignore[import-untyped]
 
 from opensandbox_server.runtimes.oci import conntrack, legacy_firewall, rules, syscalls
+from opensandbox_server.runtimes.oci.bounds import SHARE_OF_ALL
 from opensandbox_server.runtimes.oci.claims import PLACE, Claim, claim_ids
 from opensandbox_server.runtimes.oci.forwarding import allow_forwarding, leave_forwarding
 from opensandbox_server.runtimes.oci.interfaces import (
@@ -102,10 +103,12 @@ class Network:
     def __init__(self, block: Block, reach: rules.Reach) -> None:
         """Take what claim_block found."""
         self.block = block
+        of_all = reach.all_connections or conntrack.most() // 2
         self._reach = replace(
             reach,
             nameserver=reach.nameserver or host_nameserver(),
-            all_connections=reach.all_connections or conntrack.most() // 2,
+            connections=max(1, min(reach.connections, of_all // SHARE_OF_ALL)),
+            all_connections=of_all,
         )
         self._is_full = self._is_guarding = False
         self._own = threading.local()

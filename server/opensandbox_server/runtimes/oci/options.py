@@ -41,7 +41,7 @@ class OCIOptions:
     deny: tuple[str, ...] = ()
     """More ranges that sandboxes may not reach. Where allow and deny overlap, the narrower wins."""
     connections: int = 4096
-    """Most connections a sandbox has open at once; it opens so many at once, then 1/32 a second."""
+    """Most a sandbox has open, an eighth of all at most; it opens so many, then 1/32 a second."""
     all_connections: int = 0
     """While the host tracks more, no sandbox opens another; 0 is half of what the kernel can."""
     default_pids: int = 4096
