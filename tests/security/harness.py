@@ -37,6 +37,8 @@ from opensandbox_server.runtimes.oci.runtime import OCIRuntime
 _CLONE_FS = 0x200
 Result = TypeVar("Result")
 TOKEN = "the token of the tests"  # noqa: S105  # of sandboxes that live for seconds
+PATIENCE = 600.0
+"""How long something may take on a busy or translated processor; a hang, if it is longer."""
 _numbers = itertools.count(1)
 
 
@@ -66,7 +68,7 @@ class Box:
         self.instance = instance
         self.id = instance.id
 
-    def sh(self, command: str, timeout: float = 60) -> Outcome:
+    def sh(self, command: str, timeout: float = PATIENCE) -> Outcome:
         """Run a shell command to its end; standard error is part of the output."""
         marked = f"( {command}\n) 2>&1; printf '\\nstatus:%s\\n' $?"
         lines = [
@@ -80,13 +82,13 @@ class Box:
                 return Outcome(int(line.removeprefix("status:")), output)
         return Outcome(-1, "\n".join(lines))
 
-    def python(self, code: str, timeout: float = 60) -> Outcome:
+    def python(self, code: str, timeout: float = PATIENCE) -> Outcome:
         """Run a Python program."""
         return self.sh(f"/usr/bin/python3 -c {shlex.quote(code)}", timeout)
 
     def answer(self, command: str) -> str:
         """Ask for a command; return everything that was answered, refusals too."""
-        return self._ask("POST", "/command", json.dumps({"command": command}), 60)
+        return self._ask("POST", "/command", json.dumps({"command": command}), PATIENCE)
 
     def stop_processes(self) -> None:
         """End everything in it but its first process and its entrypoint."""
@@ -102,7 +104,7 @@ class Box:
 
     def metrics(self) -> dict[str, float]:
         """Ask its execd what it may use and does use."""
-        told: dict[str, float] = json.loads(self._ask("GET", "/metrics", None, 60))
+        told: dict[str, float] = json.loads(self._ask("GET", "/metrics", None, PATIENCE))
         return told
 
     def _events(self, body: Mapping[str, object], timeout: float) -> Iterator[dict[str, Any]]:

@@ -14,7 +14,7 @@ from opensandbox_server.doctor import report
 from opensandbox_server.programs import find_program
 from opensandbox_server.runtimes.oci.doctor import check_machine, judge_launcher
 from opensandbox_server.runtimes.oci.runner import Runner
-from tests.security.harness import missing
+from tests.security.harness import PATIENCE, missing
 
 WITHOUT_NET_ADMIN = ("setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin")
 NOT_ROOT = ("unshare", "--user", "--map-user=1000", "--map-group=1000") if not os.geteuid() else ()
@@ -30,7 +30,7 @@ def server(
     if programs := find_program("execd"):
         environ["OPENSANDBOX_BIN_DIR"] = str(programs.parent)
     return subprocess.run(
-        command, env=environ, capture_output=True, text=True, timeout=60, check=False
+        command, env=environ, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
 
 

@@ -17,7 +17,7 @@ from opensandbox_server.images import Image
 from opensandbox_server.runtimes.base import StartFailed
 from opensandbox_server.runtimes.oci.runtime import cgroup_parent
 from server.tests.oci.traces import cgroups_named, traces, wait_for_empty_trash
-from tests.security.harness import Home, opened_home
+from tests.security.harness import PATIENCE, Home, opened_home
 
 
 def launcher_of(home: Home) -> int:
@@ -94,7 +94,7 @@ def test_a_runtime_that_is_closed_while_it_deletes_leaves_no_cgroups(
 
 def _emptying(data_dir: Path) -> int:
     """Wait for the process that deletes what was in sandboxes, and return its number."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         for process in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):

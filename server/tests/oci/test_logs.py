@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from opensandbox_server.runtimes.oci import logs
+from tests.security.harness import PATIENCE
 
 FLOODS = 4
 
@@ -40,7 +41,7 @@ def pipe_of(reader: logs.Logs, directory: Path) -> Iterator[int]:
 
 
 def until_logged(directory: Path, text: bytes) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + PATIENCE
     while text not in logs.read_log(directory, 1000):
         assert time.monotonic() < end, f"{text!r} is not in the log"
         time.sleep(0.01)

@@ -15,7 +15,7 @@ import pytest
 from opensandbox_server.images.interpreter import own_interpreter
 from opensandbox_server.images.pack import PACK, plan_pack
 from server.tests.serving import KEY, wait_for_url
-from tests.security.harness import Home, missing
+from tests.security.harness import PATIENCE, Home, missing
 
 CHANGES = (
     f"touch {PACK}/new",
@@ -129,7 +129,7 @@ def test_python_runs_where_the_host_has_none(tmp_path: Path) -> None:
 def python_in_a_sandbox(url: str) -> str:
     """Create a sandbox; return which Python it runs, having seen that /usr/bin's is none."""
     headers = {"OPEN-SANDBOX-API-KEY": KEY}
-    with httpx.Client(base_url=f"{url}/v1", headers=headers, timeout=60) as client:
+    with httpx.Client(base_url=f"{url}/v1", headers=headers, timeout=PATIENCE) as client:
         body = {"image": {"uri": "host"}, "entrypoint": ["sleep", "infinity"], "timeout": 300}
         made = client.post("/sandboxes", json=body | {"resourceLimits": {}})
         assert made.status_code == 202, made.text
@@ -139,7 +139,7 @@ def python_in_a_sandbox(url: str) -> str:
             f"http://{way['endpoint']}/command",
             headers=way["headers"],
             json={"command": f'! /usr/bin/python3 -c "" && exec python3 -c "{code}"'},
-            timeout=60,
+            timeout=PATIENCE,
         )
         assert "/python3" in ran.text, ran.text
         return next(line for line in ran.text.split('"') if line.endswith("/python3"))

@@ -36,7 +36,7 @@ from opensandbox_server.runtimes.base import (
 from opensandbox_server.runtimes.oci import rootfs
 from opensandbox_server.runtimes.oci.runner import find_runner
 from opensandbox_server.runtimes.oci.runtime import OCIRuntime
-from tests.security.harness import TOKEN, Box, Home, opened_home
+from tests.security.harness import PATIENCE, TOKEN, Box, Home, opened_home
 
 SLEEP = ["sleep", "infinity"]
 
@@ -126,7 +126,7 @@ def test_the_end_of_the_entrypoint_is_told_with_its_status(home: Home) -> None:
             "ends", "host", ["sh", "-c", "echo bye; sleep 1; exit 7"], execd_token=TOKEN
         )
         await home.runtime.start(spec)
-        return await asyncio.wait_for(coming, 10)
+        return await asyncio.wait_for(coming, PATIENCE)
 
     event = home.run(scenario())
     assert event.instance.id == "ends"
@@ -148,7 +148,7 @@ def test_a_sandbox_that_ran_out_of_memory_says_so(home: Home) -> None:
         limits = Resources(memory_bytes=64 * 1024 * 1024)
         spec = SandboxSpec("eats", "host", ["sh", "-c", eat], resources=limits, execd_token=TOKEN)
         await home.runtime.start(spec)
-        return await asyncio.wait_for(coming, 20)
+        return await asyncio.wait_for(coming, PATIENCE)
 
     event = home.run(scenario())
     assert event.instance.exit_code == 137
@@ -247,13 +247,20 @@ def test_limits_are_in_force(home: Home) -> None:
     limits = Resources(cpus=0.05, memory_bytes=128 * 1024 * 1024, pids=99)
     box = home.start(resources=limits)
     box.sh("timeout 1 sh -c 'while :; do :; done'")
-    groups = {path.parts[4]: path for path in Path("/sys/fs/cgroup").glob(f"*/osb-*/{box.id}")}
-    if "cpu" not in groups:
-        pytest.skip("this host has cgroup v2; the v1 files are not there")
-    assert (groups["memory"] / "memory.limit_in_bytes").read_text().strip() == "134217728"
-    assert (groups["pids"] / "commands" / "pids.max").read_text().strip() == "99"
-    throttled = (groups["cpu"] / "cpu.stat").read_text().split()
+    cpu, memory, pids = (_cgroup(box, kind) for kind in ("cpu", "memory", "pids"))
+    most = "memory.max" if cpu == memory else "memory.limit_in_bytes"  # version 2 has one tree
+    assert (memory / most).read_text().strip() == "134217728"
+    assert (pids / "commands" / "pids.max").read_text().strip() == "99"
+    throttled = (cpu / "cpu.stat").read_text().split()
     assert int(throttled[throttled.index("nr_throttled") + 1]) > 0
+
+
+def _cgroup(box: Box, controller: str) -> Path:
+    """Return the cgroup of a sandbox for a controller, in whichever version."""
+    tree = Path("/sys/fs/cgroup")
+    own = tree / controller if (tree / controller).is_dir() else tree
+    (found,) = own.glob(f"osb-*/{box.id}")
+    return found
 
 
 def test_a_read_only_sandbox_cannot_write_to_its_root(home: Home) -> None:
@@ -285,7 +292,7 @@ def test_a_launcher_that_is_killed_is_replaced_and_sandboxes_live_on(home: Home)
         while home.runtime._helper in (None, helper):
             await asyncio.sleep(0.01)
 
-    home.run(asyncio.wait_for(scenario(), 20))
+    home.run(asyncio.wait_for(scenario(), PATIENCE))
     (seen,) = home.run(home.runtime.instances())
     assert seen.id == box.id
     assert seen.state is InstanceState.RUNNING
@@ -302,7 +309,7 @@ def test_a_start_waits_for_the_launcher_that_replaces_a_killed_one(home: Home) -
         await launcher.wait()
         return await home.runtime.start(SandboxSpec("late", "host", SLEEP, execd_token=TOKEN))
 
-    instance = home.run(asyncio.wait_for(scenario(), 60))
+    instance = home.run(asyncio.wait_for(scenario(), PATIENCE))
     assert Box(home, instance).sh("echo alive").output == "alive"
 
 
@@ -321,7 +328,7 @@ def test_a_start_that_lost_its_launcher_is_done_again_by_the_next_one(home: Home
         launcher.send(signal.SIGKILL)
         return await starting
 
-    instance = home.run(asyncio.wait_for(scenario(), 60))
+    instance = home.run(asyncio.wait_for(scenario(), PATIENCE))
     assert Box(home, instance).sh("echo alive").output == "alive"
     assert [seen.id for seen in home.run(home.runtime.instances())] == ["again"]
 

@@ -25,9 +25,9 @@ from opensandbox_server.runtimes.base import (
 )
 from opensandbox_server.runtimes.fake import FakeRuntime
 from opensandbox_server.runtimes.oci.runtime import OCIRuntime
+from tests.security.harness import PATIENCE
 
 pytestmark = pytest.mark.anyio
-SECONDS = 30
 SLEEP = ("sleep", "infinity")
 
 
@@ -75,19 +75,19 @@ async def start(runtime: Runtime, name: str, entrypoint: tuple[str, ...] = SLEEP
 
 
 async def until(is_true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(PATIENCE):
         while not is_true():
             await asyncio.sleep(0.01)
 
 
 async def until_exited(runtime: Runtime, name: str) -> None:
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(PATIENCE):
         while (await runtime.inspect(name)).instance.state is not InstanceState.EXITED:
             await asyncio.sleep(0.01)
 
 
 async def next_end(events: AsyncIterator[RuntimeEvent]) -> tuple[str, int | None]:
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(PATIENCE):
         instance = (await anext(events)).instance
     assert instance.state is InstanceState.EXITED
     return instance.id, instance.exit_code
@@ -157,7 +157,7 @@ async def test_a_launcher_that_cannot_be_started_now_is_started_later(
         kill_launcher(oci)
         await until(lambda: "Too many open files" in caplog.text)
         assert oci.trouble
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(PATIENCE):
         assert [each.id for each in await oci.instances()] == ["stays"]
     assert not oci.trouble
     await start(oci, "another")
