@@ -24,7 +24,7 @@ PACKAGES = (
     # what `scripts/setup run` installs
     *("python3", "python3-venv", "crun", "nftables", "libseccomp2"),
     # what tests use
-    *("busybox-static", "sqlite3"),
+    *("busybox-static", "sqlite3", "runc", "iptables"),
 )
 MODULES = ("virtio_pci", "virtio_blk", "ext4")
 """What the kernel needs to find its root."""
