@@ -188,7 +188,8 @@ class Network:
 
     def keep_up(self) -> None:
         """Follow what others change on the host; to be called every few seconds."""
-        if not nft(rules.presence(self.block.bridge), is_allowed_to_fail=True):
+        questions = rules.presence(self.block.bridge)
+        if not all(nft(question, is_allowed_to_fail=True) for question in questions):
             self._write_rules()  # who loads a firewall anew often removes everybody's first
         self._watch_connections()
         self._is_guarding = allow_forwarding(BRIDGES, was_guarded=self._is_guarding)
