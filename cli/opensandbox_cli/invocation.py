@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
@@ -52,13 +52,19 @@ class Invocation:
         return ConnectionConfig(**given, debug=self.is_verbose, user_agent=agent)
 
     @asynccontextmanager
-    async def manager(self, doing: str = "asking the server") -> AsyncIterator[SandboxManager]:
-        """Open the lifecycle API; says what it is ``doing`` when it takes long."""
+    async def manager(
+        self, doing: str = "asking the server", *, is_quiet: bool = False
+    ) -> AsyncIterator[SandboxManager]:
+        """Open the lifecycle API; says what it is ``doing`` when it takes long.
+
+        ``is_quiet`` leaves the terminal to the block.
+        """
         from opensandbox import SandboxManager
         from opensandbox_cli import progress
 
-        async with await SandboxManager.create(self.config()) as manager, progress.doing(doing):
-            yield manager
+        async with await SandboxManager.create(self.config()) as manager:
+            async with nullcontext() if is_quiet else progress.doing(doing):
+                yield manager
 
     @asynccontextmanager
     async def sandbox(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from opensandbox_cli import progress
 from opensandbox_cli.durations import age, left
 from opensandbox_cli.invocation import Invocation, asynchronous
 from opensandbox_cli.output import aligned
@@ -44,13 +45,14 @@ async def top(invocation: Invocation, once: bool, interval: float) -> None:
     """
     is_live = sys.stdout.isatty() and not once
     async with AsyncExitStack() as stack:
-        manager = await stack.enter_async_context(invocation.manager("asking the sandboxes"))
+        manager = await stack.enter_async_context(invocation.manager(is_quiet=True))
         view = View(manager, invocation)
         stack.push_async_callback(view.close)
+        async with progress.doing("asking the sandboxes"):  # the table itself tells of later ones
+            rows = await view.rows()
         if not is_live:
-            click.echo(aligned(await view.rows()))
+            click.echo(aligned(rows))
             return
-        rows = await view.rows()
         sys.stdout.write(OTHER_SCREEN)
         stack.callback(_leave_screen)
         while True:
