@@ -63,7 +63,7 @@ def look(marks: Marks, home: Path) -> Traces:
             for top in _CGROUPS.glob(pattern)
             for found in (top, *top.rglob("*/"))
         ),
-        mounts=frozenset(one for one in _mounts() if str(home) in one or "opensandbox" in one),
+        mounts=frozenset(one for one in _mounts() if str(home) in one or str(_STAGES) in one),
         files=frozenset(str(file) for top in (home, _STAGES) for file in top.rglob("*")),
         claims=frozenset(claim.name for claim in _claims() if str(home) in claim.read_text()),
     )
