@@ -62,9 +62,9 @@ class Invocation:
         from opensandbox import SandboxManager
         from opensandbox_cli import progress
 
-        async with await SandboxManager.create(self.config()) as manager:
-            async with nullcontext() if is_quiet else progress.doing(doing):
-                yield manager
+        telling = nullcontext() if is_quiet else progress.doing(doing)
+        async with await SandboxManager.create(self.config()) as manager, telling:
+            yield manager
 
     @asynccontextmanager
     async def sandbox(
