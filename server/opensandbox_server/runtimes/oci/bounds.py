@@ -12,7 +12,8 @@ EXECD_TASKS = 256
 """Threads of execd that come on top of a sandbox's limit: a full sandbox must still answer."""
 SHARE_OF_ALL = 8
 """At least so many sandboxes must be full before no other starts a process or a connection."""
-_LEAST_RESERVE = 512 * 1024**2
+_LEAST_RESERVE = 1024**3
+"""Debian and the server take half of it; less for what it reads makes every program crawl."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Machine:
 def bounds(machine: Machine, memory: int | None = None, pids: int | None = None) -> Limits:
     """Return what all sandboxes may use; what nobody chose leaves the host enough to live.
 
-    A tenth of the memory, at least 512 MiB but never more than a quarter, and half of the processes
+    A tenth of the memory, at least 1 GiB but never more than a quarter, and half of the processes
     are kept from sandboxes: ingress, the launcher and whoever wants to end a sandbox need some.
     """
     if memory is None:

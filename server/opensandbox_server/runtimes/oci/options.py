@@ -51,7 +51,7 @@ class OCIOptions:
     all_pids: int = 0
     """Most processes and threads of all sandboxes together; 0: half of what the machine has."""
     all_memory: str = ""
-    """Memory of all sandboxes together; empty leaves the host a tenth, at least 512 MiB."""
+    """Memory of all sandboxes together; empty leaves a tenth, at least 1 GiB or a quarter."""
     cache_dir: str = "/var/cache/opensandbox"
     """What servers of one machine share: the Python of the image host, made once."""
 
