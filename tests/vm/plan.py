@@ -64,6 +64,7 @@ PARTS = (
     pytest("unit of systemd", "tests/vm/inside/unit.py", 40),
     pytest("embedded runtime", "server/tests/oci", 90),
     pytest("security", "tests/security", 90),
+    pytest("exhaustion", "tests/vm/inside/exhaustion.py", 60),
 )
 
 

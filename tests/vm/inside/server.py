@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import time
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from pathlib import Path
 import httpx
 
 from opensandbox.config import ConnectionConfigSync
+from opensandbox_server.runtimes.oci.runtime import cgroup_parent
 from tests.vm.recipe import CLONE
 
 ADDRESS = "127.0.0.1:8080"
@@ -31,6 +33,22 @@ def systemctl(*words: str) -> str:
     """Ask systemd; returns what it says."""
     done = subprocess.run(["systemctl", *words], capture_output=True, text=True, check=True)
     return done.stdout.strip()
+
+
+def all_cgroups() -> Path:
+    """Return the cgroup of all sandboxes."""
+    return Path("/sys/fs/cgroup", cgroup_parent(DATA))
+
+
+def cgroup_of(sandbox: str) -> Path:
+    """Return the cgroup of one."""
+    record = json.loads((DATA / "sandboxes" / sandbox / "state.json").read_text())
+    return all_cgroups() / str(record["cgroup"])
+
+
+def number_in(file: Path, name: str) -> int:
+    """Return one of the numbers in a file of a cgroup."""
+    return int(dict(line.split() for line in file.read_text().splitlines())[name])
 
 
 def wait_until_healthy() -> None:
