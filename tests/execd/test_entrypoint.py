@@ -81,7 +81,7 @@ def test_what_a_killed_daemon_left_in_its_state_directory_is_removed(tmp_path: P
     for name in ("old.journal", "old.text", "old.sh", "env"):
         (state / name).write_text("left")
     with running(tmp_path, f"--listen=unix://{tmp_path / 's'}"):
-        eventually((tmp_path / "s").exists)
+        eventually(lambda: is_listening(tmp_path / "s"))
         with client_of(tmp_path / "s") as client:
             assert run(client, "echo fine").stdout == ["fine"]
         assert not list(state.glob("old.*"))

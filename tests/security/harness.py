@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 
 from pyroute2 import IPRoute  # type: ignore[import-untyped]
 
+from opensandbox_server.datadir import make_private
 from opensandbox_server.images import Image
 from opensandbox_server.programs import find_program
 from opensandbox_server.runtimes.base import Instance, Resources, RuntimeHome, SandboxSpec
@@ -131,7 +132,8 @@ class Home:
 
     def __init__(self, data_dir: Path, options: Mapping[str, object], execd: Path) -> None:
         self.data_dir = data_dir
-        (data_dir / "run").mkdir(parents=True, exist_ok=True)
+        make_private(data_dir)
+        (data_dir / "run").mkdir(exist_ok=True)
         self._runner = asyncio.Runner()
         self.runtime = WeakenedRuntime(
             RuntimeHome(data_dir, data_dir / "run", execd, None, dict(options))

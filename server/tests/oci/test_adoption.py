@@ -18,11 +18,13 @@ from tests.security.harness import TOKEN, Box, find_execd, opened_home
 SERVER = """
     import asyncio, sys
     from pathlib import Path
+    from opensandbox_server.datadir import make_private
     from opensandbox_server.runtimes.base import RuntimeHome, SandboxSpec
     from opensandbox_server.runtimes.oci.runtime import OCIRuntime
 
     async def main(data: Path, execd: Path, token: str) -> None:
-        (data / "run").mkdir(parents=True, exist_ok=True)
+        make_private(data)
+        (data / "run").mkdir(exist_ok=True)
         runtime = OCIRuntime(RuntimeHome(data, data / "run", execd, None, {"slots_ahead": 2}))
         await runtime.prepare()
         ticking = ["sh", "-c", "while :; do echo tick; sleep 0.05; done"]

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from opensandbox_server.errors import StartupError
 from opensandbox_server.images import Image
 from opensandbox_server.runtimes.base import (
     ImageUnknown,
@@ -36,7 +37,7 @@ from opensandbox_server.runtimes.base import (
 from opensandbox_server.runtimes.oci import rootfs
 from opensandbox_server.runtimes.oci.runner import find_runner
 from opensandbox_server.runtimes.oci.runtime import OCIRuntime
-from tests.security.harness import PATIENCE, TOKEN, Box, Home, opened_home
+from tests.security.harness import PATIENCE, TOKEN, Box, Home, find_execd, opened_home
 
 SLEEP = ["sleep", "infinity"]
 
@@ -67,6 +68,21 @@ def test_a_host_image_that_cannot_be_made_keeps_no_server_from_starting(
     (data / "images").write_text("in the way")
     with opened_home(data) as home, pytest.raises(RuntimeFault, match="images"):
         home.start()
+
+
+def test_a_runtime_that_cannot_be_made_ready_leaves_no_launcher(
+    network: int, tmp_path: Path
+) -> None:
+    assert network >= 0
+    data = tmp_path / "home"
+    data.mkdir()
+    (data / "theirs").touch()  # not private, nor ours alone: no image may be made in it
+    data.chmod(0o755)
+    runtime = OCIRuntime(RuntimeHome(data, data / "run", find_execd(), None, {"slots_ahead": 1}))
+    with pytest.raises(StartupError, match="others may use it"):
+        asyncio.run(runtime.prepare())
+    with (data / "launcher.lock").open() as lock:  # who lives has it
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_stop_leaves_nothing_and_repeats_safely(home: Home) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from opensandbox_server.datadir import make_private
 from opensandbox_server.programs import find_program
 from opensandbox_server.runtimes.base import (
     InstanceState,
@@ -33,7 +34,8 @@ SLEEP = ("sleep", "infinity")
 
 @contextlib.asynccontextmanager
 async def opened(kind: type[FakeRuntime | OCIRuntime], data: Path) -> AsyncIterator[Runtime]:
-    (data / "run").mkdir(parents=True)
+    make_private(data)
+    (data / "run").mkdir()
     options = {"slots_ahead": 1} if kind is OCIRuntime else {}
     runtime = kind(RuntimeHome(data, data / "run", find_program("execd"), None, options))
     await runtime.prepare()

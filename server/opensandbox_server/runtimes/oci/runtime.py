@@ -95,10 +95,14 @@ class OCIRuntime(Runtime):
         self._make_directories()
         making = asyncio.create_task(self._make_host_image(), name="make the host image")
         try:
-            await self._open_helper()
-        finally:
-            await making
-        await asyncio.to_thread(self.images.sweep)
+            try:
+                await self._open_helper()
+            finally:
+                await making
+            await asyncio.to_thread(self.images.sweep)
+        except BaseException:
+            await self.close()
+            raise
 
     async def close(self) -> None:
         """End the launcher; sandboxes go on."""
