@@ -142,7 +142,9 @@ def v2(tmp_path: Path) -> CgroupsV2:
 
 def test_a_v2_cgroup_gets_its_controllers_and_limits(v2: CgroupsV2, tmp_path: Path) -> None:
     v2.open(Limits(memory_bytes=1 << 20, pids=900))
-    v2.make("box", Limits(cpus=2, memory_bytes=4096, pids=5))
+    limits = Limits(cpus=2, memory_bytes=4096, pids=5)
+    v2.make("box", limits)
+    v2.divide("box", limits)
     box, commands = tmp_path / "osb" / "box", tmp_path / "osb" / "box" / "commands"
     assert (box / "cpu.max").read_text() == "200000 100000"
     assert (box / "pids.max").read_text() == "261"

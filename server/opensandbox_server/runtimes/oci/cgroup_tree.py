@@ -68,6 +68,10 @@ class Cgroups(abc.ABC):
         """Make the cgroup with its limits, and in it the part for what execd starts."""
 
     @abc.abstractmethod
+    def divide(self, name: str, limits: Limits) -> None:
+        """Let single threads be in that part; to be called before anything else is in it."""
+
+    @abc.abstractmethod
     def entrance(self, name: str) -> Path:
         """Return the file by which a thread enters the part for what execd starts."""
 

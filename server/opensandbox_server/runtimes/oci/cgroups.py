@@ -52,16 +52,16 @@ class CgroupsV2(Cgroups):
         write(parent / "io.weight", HALF_WEIGHT)
 
     def make(self, name: str, limits: Limits) -> None:
-        """Make the directory with its limits; the OCI runtime adds the device rules.
-
-        The part for what execd starts is a threaded one: a single thread of execd, the one that
-        forks, lives there.
-        """
-        directory, commands = self._directory(name), self.entrance(name).parent
+        """Make the directory with its limits; the OCI runtime adds the device rules."""
+        directory = self._directory(name)
         directory.mkdir(exist_ok=True)
         for file, value in v2_settings(with_execd(limits)):
             write(directory / file, value)
-        commands.mkdir(exist_ok=True)
+        self.entrance(name).parent.mkdir(exist_ok=True)
+
+    def divide(self, name: str, limits: Limits) -> None:
+        """Make it a threaded part: a single thread of execd, the one that forks, lives there."""
+        directory, commands = self._directory(name), self.entrance(name).parent
         write(commands / "cgroup.type", "threaded")
         write(directory / "cgroup.subtree_control", "+pids")
         if limits.pids is not None:

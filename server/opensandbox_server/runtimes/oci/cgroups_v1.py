@@ -84,6 +84,9 @@ class CgroupsV1(Cgroups):
             entry = f"{kind} {major}:{'*' if minor is None else minor} {access}"
             write(paths["devices"] / "devices.allow", entry)
 
+    def divide(self, name: str, limits: Limits) -> None:
+        """Do nothing: threads are moved one by one in any part."""
+
     def entrance(self, name: str) -> Path:
         """Return the file of the one hierarchy that counts processes."""
         return self.paths(name)["pids"] / COMMANDS / "tasks"

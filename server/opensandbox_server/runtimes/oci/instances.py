@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -278,6 +279,7 @@ class Instances:
     ) -> int:
         """Spawn from a thread of its own, which enters the cgroup first and ends there."""
         makes_cgroup = self._runner_makes_cgroup
+        divide = partial(self._tools.cgroups.divide, record.cgroup, launch.limits)
         results: list[int] = []
         faults: list[Exception] = []
 
@@ -285,9 +287,10 @@ class Instances:
             try:
                 if not makes_cgroup:
                     self._tools.cgroups.enter(record.cgroup)
-                results.append(
-                    self._tools.runner.run(launch.id, room, files, makes_cgroup=makes_cgroup)
+                started = self._tools.runner.run(
+                    *(launch.id, room, files), makes_cgroup=makes_cgroup, divide=divide
                 )
+                results.append(started)
             except Exception as fault:  # noqa: BLE001  # raised again by the caller
                 faults.append(fault)
 

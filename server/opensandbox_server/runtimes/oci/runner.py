@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The OCI runtime program: crun, else runc. A faster launcher would replace this file.
 
-Only `run` is used: the kernel does the rest (signals, the freezer, waiting) in less time than it
-takes to start the program.
+Only starts are its work: the kernel does the rest (signals, the freezer, waiting) in less time than
+it takes to start the program.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import contextlib
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -58,29 +58,41 @@ class Runner:
         """True when it must be told to make the cgroup itself: crun cannot on hybrid hosts."""
         return self.name != "crun" or not is_v1
 
-    def run_arguments(self, container: str, bundle: Path, *, makes_cgroup: bool) -> list[str]:
-        """Return the command line of `run`."""
-        words = [self.program, f"--root={self.state}", f"--log={bundle / 'log'}"]
-        if self.name == "crun":
-            words.append(f"--cgroup-manager={'cgroupfs' if makes_cgroup else 'disabled'}")
-        words += ["run", "--detach", "--no-new-keyring", "--preserve-fds=3"]
-        return [*words, f"--pid-file={bundle / 'pid'}", f"--bundle={bundle}", container]
-
     def run(
-        self, container: str, bundle: Path, files: Mapping[int, int], *, makes_cgroup: bool
+        self,
+        container: str,
+        bundle: Path,
+        files: Mapping[int, int],
+        *,
+        makes_cgroup: bool,
+        divide: Callable[[], None],
     ) -> int:
         """Start the container and return the pid of its first process.
 
         files are the descriptors it gets, its number → ours; ours are FIRST_FREE_FD or more.
+        divide gives its cgroup parts before anything of it runs. runc refuses a cgroup that has
+        parts for threads, so it makes the container first.
         """
-        words = self.run_arguments(container, bundle, makes_cgroup=makes_cgroup)
+        pid_file = f"--pid-file={bundle / 'pid'}"
+        new = ["--no-new-keyring", "--preserve-fds=3", pid_file, f"--bundle={bundle}", container]
+        if self.name == "crun":
+            divide()
+            manager = "cgroupfs" if makes_cgroup else "disabled"
+            self._do(bundle, files, [f"--cgroup-manager={manager}", "run", "--detach", *new])
+        else:
+            self._do(bundle, files, ["create", *new])
+            divide()
+            self._do(bundle, files, ["start", container])
+        return int((bundle / "pid").read_text())
+
+    def _do(self, bundle: Path, files: Mapping[int, int], verb: list[str]) -> None:
+        words = [self.program, f"--root={self.state}", f"--log={bundle / 'log'}", *verb]
         actions = [(os.POSIX_SPAWN_DUP2, ours, theirs) for theirs, ours in files.items()]
         file = words[0] if self.copy < 0 else f"/proc/self/fd/{self.copy}"
         pid = os.posix_spawn(file, words, {"PATH": SEARCH_PATH}, file_actions=actions)
         _, status = os.waitpid(pid, 0)
         if status != 0:
             raise RunFailed(f"{self.name} failed: {_last_words(bundle / 'log')}")
-        return int((bundle / "pid").read_text())
 
 
 def find_runner(chosen: str, state: Path) -> Runner:
