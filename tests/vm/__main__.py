@@ -124,7 +124,7 @@ def _parser() -> argparse.ArgumentParser:
         "--only", metavar="PART", action="append", help=f"this one; also several: {_names()}"
     )
     tested.add_argument(
-        "--minutes", type=float, default=180, help="how long the whole may take (default: 180)"
+        "--minutes", type=float, default=240, help="how long the whole may take (default: 240)"
     )
     tested.set_defaults(verb=_test)
     verbs.add_parser("shell", help="a machine with its console here").set_defaults(verb=_shell)
