@@ -37,11 +37,7 @@ def traces(data_dir: Path, launcher: int) -> dict[str, object]:
             for parent in cgroups_named(cgroup_parent(data_dir))
             for group in sorted(parent.glob("*/"))
         ],
-        "files": sorted(
-            str(path)
-            for path in data_dir.glob("**/*")
-            if ".ahead-" not in str(path) and not {"images", "trash"} & set(path.parts)
-        ),
+        "files": _files(data_dir),
         "mounts": Path(f"/proc/{launcher}/mountinfo").read_text().count("opensandbox"),
         "host mounts": Path("/proc/self/mountinfo").read_text().count("opensandbox"),
         "processes": children(launcher),
@@ -63,4 +59,17 @@ def children(launcher: int) -> list[str]:
     for pid in Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split():
         with contextlib.suppress(FileNotFoundError):
             found.append(Path(f"/proc/{pid}/comm").read_text().strip())
+    return sorted(found)
+
+
+def _files(data_dir: Path) -> list[str]:
+    """Return what is in the data directory, but for images, what was made ahead and the trash."""
+    found = []
+    for where, directories, files in os.walk(data_dir):
+        directories[:] = [
+            name
+            for name in directories
+            if name not in {"images", "trash"} and not name.startswith(".ahead-")
+        ]
+        found += [f"{where}/{name}" for name in (*directories, *files)]
     return sorted(found)
