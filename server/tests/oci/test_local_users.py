@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from opensandbox_server.errors import StartupError
 from opensandbox_server.images import ImageStore, import_image
 from opensandbox_server.settings import Settings
 from server.tests.images.archives import tar_of
+from server.tests.small_disk import reserving_disk
 from tests.security.harness import opened_home
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be attacked like this")
@@ -28,16 +30,15 @@ SOMEBODY = 61234
 
 @pytest.fixture
 def disk() -> Iterator[Path]:
-    """A disk just mounted, which everybody may enter, as may the directory above it."""
+    """A disk just mounted, which everybody may enter, as may the directory above it.
+
+    An ext4: images on a tmpfs cannot be mapped before Linux 6.3.
+    """
     with tempfile.TemporaryDirectory(dir="/var/tmp") as above:  # all may enter it
         Path(above).chmod(0o755)
-        place = Path(above) / "disk"
-        place.mkdir()
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "open", str(place)], check=True)
-        try:
+        with reserving_disk(Path(above) / "disk", "256M", 5) as place:
+            assert stat.S_IMODE(place.stat().st_mode) == 0o755
             yield place
-        finally:
-            subprocess.run(["umount", str(place)], check=True)
 
 
 def as_somebody(*words: str) -> subprocess.CompletedProcess[str]:
