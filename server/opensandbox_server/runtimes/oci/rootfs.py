@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import array
 import contextlib
+import errno
 import fcntl
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from opensandbox_server.runtimes.oci import syscalls
@@ -19,6 +21,10 @@ GET_FLAGS, SET_FLAGS = 0x80086601, 0x40086602
 """The ioctls of `lsattr` and `chattr`."""
 TOP_OF_TREES = 0x00020000
 """What `chattr +T` sets."""
+
+
+class IdsCannotBeMapped(Exception):
+    """No sandbox can have the files of an image where the image is."""
 
 
 def spread(directory: Path) -> None:
@@ -74,7 +80,8 @@ def mount_rootfs(image: str, directory: str, room: Path, userns: int, first_id: 
     root.mkdir()
     tree = syscalls.clone_tree(image)
     try:
-        syscalls.set_mount_attributes(tree, _LOWER, userns)
+        with _mapping():
+            syscalls.set_mount_attributes(tree, _LOWER, userns)
         syscalls.attach(tree, str(lower))
     finally:
         os.close(tree)
@@ -92,6 +99,19 @@ def mount_rootfs(image: str, directory: str, room: Path, userns: int, first_id: 
     finally:
         os.close(overlay)
     return root
+
+
+@contextlib.contextmanager
+def _mapping() -> Iterator[None]:
+    try:
+        yield
+    except OSError as fault:
+        if fault.errno != errno.EINVAL:
+            raise
+        raise IdsCannotBeMapped(
+            f"Linux {os.uname().release} cannot map the ids of files where images are kept "
+            "(on a tmpfs only since 6.3); put server.data_dir on ext4, xfs or btrfs"
+        ) from fault
 
 
 def etc_files(hostname: str, address: str | None, nameserver: str | None) -> dict[str, str]:
