@@ -288,7 +288,7 @@ class Instances:
                 if not makes_cgroup:
                     self._tools.cgroups.enter(record.cgroup)
                 started = self._tools.runner.run(
-                    *(launch.id, room, files), makes_cgroup=makes_cgroup, divide=divide
+                    launch.id, room, files, makes_cgroup=makes_cgroup, divide=divide
                 )
                 results.append(started)
             except Exception as fault:  # noqa: BLE001  # raised again by the caller
