@@ -72,16 +72,16 @@ images: setup build ## Build every image there is a recipe for, with Docker too,
 
 # make cluster NODES=2; a cluster keeps its files in build/cluster, or in CLUSTER_DIR
 cluster: setup-cluster ## Start a real Kubernetes cluster on this machine, as root: NODES, BLOCK
-	@.venv/bin/python -m tests.cluster start --nodes $(or $(NODES),1) $(if $(BLOCK),--block $(BLOCK))
+	@.venv/bin/python -m tools.cluster start --nodes $(or $(NODES),1) $(if $(BLOCK),--block $(BLOCK))
 
 cluster-stop: setup-cluster ## Stop that cluster; nothing of it stays
-	@.venv/bin/python -m tests.cluster stop
+	@.venv/bin/python -m tools.cluster stop
 
 cluster-image: setup-cluster ## Load an image into that cluster from a file: TAR
-	@.venv/bin/python -m tests.cluster load-image '$(TAR)'
+	@.venv/bin/python -m tools.cluster load-image '$(TAR)'
 
 cluster-load: setup-cluster ## Fill that cluster with nodes and pods that only pretend: NODES, PODS
-	@.venv/bin/python -m tests.cluster load --nodes='$(or $(NODES),100)' --pods='$(or $(PODS),1000)'
+	@.venv/bin/python -m tools.cluster load --nodes='$(or $(NODES),100)' --pods='$(or $(PODS),1000)'
 
 cluster-test: setup-cluster ## Start clusters, try them out, break them, stop them, look what is left
 	@.venv/bin/python -m pytest -q -s tests/cluster/lifecycle.py tests/cluster/workloads.py

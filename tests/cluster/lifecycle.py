@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import binary
-from tests.cluster.checks import CHECKS
-from tests.cluster.cluster import Cluster, require_cluster
-from tests.cluster.component import ClusterError
 from tests.cluster.traces import Marks, marks_of, remains, settings
+from tools.cluster import binary
+from tools.cluster.checks import CHECKS
+from tools.cluster.cluster import Cluster, require_cluster
+from tools.cluster.component import ClusterError
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 400
@@ -32,14 +32,14 @@ pytestmark = pytest.mark.timeout(START_SECONDS * 3)
 
 @dataclass
 class Command:
-    """`python -m tests.cluster` for a directory."""
+    """`python -m tools.cluster` for a directory."""
 
     directory: Path
     environment: dict[str, str] = field(default_factory=dict)
 
     def __call__(self, *arguments: str, wrap: tuple[str, ...] = ()) -> tuple[int, str, str]:
         """Return exit status, output and errors."""
-        words = [*wrap, sys.executable, "-m", "tests.cluster", f"--directory={self.directory}"]
+        words = [*wrap, sys.executable, "-m", "tools.cluster", f"--directory={self.directory}"]
         done = subprocess.run(
             [*words, *arguments],
             cwd=ROOT,
@@ -60,7 +60,7 @@ class Command:
 @pytest.fixture(scope="module", autouse=True)
 def built() -> None:
     """Build before anything is measured against a time limit of its own."""
-    words = [sys.executable, "-c", "from tests.cluster import binary; binary.build()"]
+    words = [sys.executable, "-c", "from tools.cluster import binary; binary.build()"]
     subprocess.run(words, cwd=ROOT, timeout=BUILD_SECONDS, check=True)
 
 

@@ -13,7 +13,7 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from tests.cluster.certificates import Authority, Pair
+from tools.cluster.certificates import Authority, Pair
 
 _COMMON_NAME = NameOID.COMMON_NAME
 

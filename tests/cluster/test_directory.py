@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.cluster import find_cluster, stop
-from tests.cluster.component import ClusterError
+from tools.cluster.cluster import find_cluster, stop
+from tools.cluster.component import ClusterError
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can stop a cluster")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.images import write_busybox, write_image
+from tools.cluster.images import write_busybox, write_image
 
 
 @pytest.mark.skipif(shutil.which("skopeo") is None, reason="skopeo is not installed")

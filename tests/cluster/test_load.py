@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.api import Latencies, parse_latencies
+from tools.cluster.api import Latencies, parse_latencies
 
 ROOT = Path(__file__).resolve().parents[2]
 _NAME = "apiserver_request_duration_seconds_bucket"
@@ -67,7 +67,7 @@ def test_only_the_calls_since_the_beginning_count() -> None:
 def test_a_size_that_cannot_be_is_refused_in_one_line(
     tmp_path: Path, nodes: str, pods: str, message: str
 ) -> None:
-    words = [sys.executable, "-m", "tests.cluster", f"--directory={tmp_path}", "load"]
+    words = [sys.executable, "-m", "tools.cluster", f"--directory={tmp_path}", "load"]
     done = subprocess.run(
         [*words, f"--nodes={nodes}", f"--pods={pods}"],
         cwd=ROOT,
@@ -80,7 +80,7 @@ def test_a_size_that_cannot_be_is_refused_in_one_line(
 
 
 def test_a_load_needs_a_cluster(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "tests.cluster", f"--directory={tmp_path}", "load"]
+    words = [sys.executable, "-m", "tools.cluster", f"--directory={tmp_path}", "load"]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert done.stderr.startswith("cluster: no cluster runs here; start one with: make cluster")

@@ -9,8 +9,8 @@ import shutil
 
 import pytest
 
-from tests.cluster.component import ClusterError
-from tests.cluster.network import BLOCKS, MOST_NODES, Network, choose_network
+from tools.cluster.component import ClusterError
+from tools.cluster.network import BLOCKS, MOST_NODES, Network, choose_network
 
 needs_ip = pytest.mark.skipif(shutil.which("ip") is None, reason="ip is not installed (iproute2)")
 

@@ -15,8 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cluster.cgroups import ROOT as CGROUPS
-from tests.cluster.cluster import Cluster
+from tools.cluster.cgroups import ROOT as CGROUPS
+from tools.cluster.cluster import Cluster
 
 _NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "uts")
 _SETTINGS = (

@@ -18,12 +18,12 @@ from typing import Any
 
 import pytest
 
-from tests.cluster import binary
-from tests.cluster.checks import pod
-from tests.cluster.cluster import Cluster, require_cluster
-from tests.cluster.kubectl import Kubectl
-from tests.cluster.load import MARK, NAMESPACE, memory
-from tests.cluster.node import RunningNode
+from tools.cluster import binary
+from tools.cluster.checks import pod
+from tools.cluster.cluster import Cluster, require_cluster
+from tools.cluster.kubectl import Kubectl
+from tools.cluster.load import MARK, NAMESPACE, memory
+from tools.cluster.node import RunningNode
 
 ROOT = Path(__file__).resolve().parents[2]
 SHOP, LAB = "shop", "lab"
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.timeout(START_SECONDS * 2)
 
 
 def _words(directory: Path, *arguments: str) -> list[str]:
-    return [sys.executable, "-m", "tests.cluster", f"--directory={directory}", *arguments]
+    return [sys.executable, "-m", "tools.cluster", f"--directory={directory}", *arguments]
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.component import Component
-from tests.cluster.images import PAUSE, SOCKET
-from tests.cluster.layout import Identities, Layout, Node
+from tools.cluster.component import Component
+from tools.cluster.images import PAUSE, SOCKET
+from tools.cluster.layout import Identities, Layout, Node
 
 CNI_PLACES = (Path("/usr/lib/cni"), Path("/opt/cni/bin"))
 GVISOR = ("runsc", "containerd-shim-runsc-v1")

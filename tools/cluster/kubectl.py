@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.component import ClusterError
+from tools.cluster.component import ClusterError
 
 _PROXIES = {"http_proxy", "https_proxy", "all_proxy"}
 CALL_SECONDS = 90.0

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.cluster.component import ClusterError
+from tools.cluster.component import ClusterError
 
 ROOT = Path("/sys/fs/cgroup")
 _EMPTY_SECONDS = 10.0

@@ -6,8 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.images import BUSYBOX
-from tests.cluster.network import Network
+from tools.cluster.images import BUSYBOX
+from tools.cluster.network import Network
 
 DOMAIN = "cluster.local"
 _NAMESPACE = "kube-system"

@@ -1,4 +1,4 @@
-module opensandbox.io/tests/cluster
+module opensandbox.io/tools/cluster
 
 go 1.26.0
 

@@ -13,7 +13,7 @@ import tarfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.cluster.component import ClusterError
+from tools.cluster.component import ClusterError
 
 PAUSE = "localhost/pause:cluster"
 BUSYBOX = "localhost/busybox:cluster"

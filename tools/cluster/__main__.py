@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Kubernetes cluster on this machine: python -m tests.cluster start|stop|status|…"""
+"""A Kubernetes cluster on this machine: python -m tools.cluster start|stop|status|…"""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import sys
 import time
 from pathlib import Path
 
-from tests.cluster.checks import run_checks
-from tests.cluster.cluster import Cluster, find_cluster, require_cluster, start, stop
-from tests.cluster.component import ClusterError
-from tests.cluster.load import load, parse_size
+from tools.cluster.checks import run_checks
+from tools.cluster.cluster import Cluster, find_cluster, require_cluster, start, stop
+from tools.cluster.component import ClusterError
+from tools.cluster.load import load, parse_size
 
 DIRECTORY = Path(__file__).resolve().parents[2] / "build/cluster"
 
@@ -92,7 +92,7 @@ def _load(options: argparse.Namespace) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tests.cluster", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.cluster", description=__doc__)
     wanted = os.environ.get("CLUSTER_DIR")
     parser.add_argument(
         "--directory",

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cluster.component import ClusterError
+from tools.cluster.component import ClusterError
 
 SOURCE = Path(__file__).parent / "components"
 DNS_SOURCE = Path(__file__).parent / "coredns"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command coredns is the cluster's name server, with the plugins that its Corefile names (tests/cluster/dns.py)
+// Command coredns is the cluster's name server, with the plugins that its Corefile names (tools/cluster/dns.py)
 // and no other: none that asks servers outside the cluster. It is a module of its own, since it needs later
 // versions of what Kubernetes is built with.
 package main

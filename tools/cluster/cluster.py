@@ -12,15 +12,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cluster import dns, policy
-from tests.cluster.binary import Binary, build, kubernetes_version
-from tests.cluster.cgroups import make_cgroup, remove_cgroup
-from tests.cluster.component import ClusterError
-from tests.cluster.control_plane import control_plane
-from tests.cluster.images import load_image, write_busybox, write_pause
-from tests.cluster.kubectl import Kubectl
-from tests.cluster.layout import Identities, Layout, cgroup_of
-from tests.cluster.network import (
+from tools.cluster import dns, policy
+from tools.cluster.binary import Binary, build, kubernetes_version
+from tools.cluster.cgroups import make_cgroup, remove_cgroup
+from tools.cluster.component import ClusterError
+from tools.cluster.control_plane import control_plane
+from tools.cluster.images import load_image, write_busybox, write_pause
+from tools.cluster.kubectl import Kubectl
+from tools.cluster.layout import Identities, Layout, cgroup_of
+from tools.cluster.network import (
     MOST_NODES,
     Network,
     choose_network,
@@ -29,9 +29,9 @@ from tests.cluster.network import (
     leave_host,
     route_pods,
 )
-from tests.cluster.node import RunningNode, end_nodes
-from tests.cluster.progress import step
-from tests.cluster.worker import CNI_PLACES, GVISOR_CLASS, worker
+from tools.cluster.node import RunningNode, end_nodes
+from tools.cluster.progress import step
+from tools.cluster.worker import CNI_PLACES, GVISOR_CLASS, worker
 
 PROGRAMS = ("containerd", "containerd-shim-runc-v2", "ctr", "runc", "ip", "nft", "nsenter", "mount")
 _PLUGINS = ("ptp", "host-local", "portmap", "loopback")

@@ -16,9 +16,9 @@ import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cluster import supervisor
-from tests.cluster.component import ClusterError, Component
-from tests.cluster.layout import Node
+from tools.cluster import supervisor
+from tools.cluster.component import ClusterError, Component
+from tools.cluster.layout import Node
 
 ROOT = Path(__file__).resolve().parents[2]
 READY_SECONDS = 120.0
@@ -42,7 +42,7 @@ class RunningNode:
         """Make the node's namespaces and its first process."""
         node.logs.mkdir(parents=True, exist_ok=True)
         done = subprocess.run(
-            [sys.executable, "-m", "tests.cluster.supervisor", str(node.directory)],
+            [sys.executable, "-m", "tools.cluster.supervisor", str(node.directory)],
             cwd=ROOT,
             env={"PATH": f"{os.environ['PATH']}:{_PATH}", "HOME": "/root", "LANG": "C.UTF-8"},
             stdin=subprocess.DEVNULL,

@@ -12,7 +12,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"opensandbox.io/tests/cluster/fakenodes"
+	"opensandbox.io/tools/cluster/fakenodes"
 )
 
 // fakeNodes plays the kubelets of many nodes. It prints "ready" once the nodes are there, and ends when its

@@ -13,7 +13,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
-	"opensandbox.io/tests/cluster/policy"
+	"opensandbox.io/tools/cluster/policy"
 )
 
 // networkPolicy enforces NetworkPolicies on the node it runs on.

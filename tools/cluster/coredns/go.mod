@@ -1,4 +1,4 @@
-module opensandbox.io/tests/cluster/coredns
+module opensandbox.io/tools/cluster/coredns
 
 go 1.26.0
 

@@ -20,13 +20,13 @@ from typing import Any
 
 import httpx
 
-from tests.cluster.api import connect, list_pods, read_latencies, watch_pods
-from tests.cluster.cluster import Cluster
-from tests.cluster.component import ClusterError
-from tests.cluster.images import PAUSE
-from tests.cluster.kubectl import Kubectl
-from tests.cluster.node import RunningNode
-from tests.cluster.progress import step
+from tools.cluster.api import connect, list_pods, read_latencies, watch_pods
+from tools.cluster.cluster import Cluster
+from tools.cluster.component import ClusterError
+from tools.cluster.images import PAUSE
+from tools.cluster.kubectl import Kubectl
+from tools.cluster.node import RunningNode
+from tools.cluster.progress import step
 
 NAMESPACE = "cluster-load"
 MARK = "opensandbox.io/fake-node"
@@ -80,7 +80,7 @@ def load(cluster: Cluster, size: Size) -> None:
         except httpx.HTTPError as error:
             raise ClusterError(
                 f"the API server did not answer ({error}); take fewer PODS, "
-                "or look at its log with: python -m tests.cluster status"
+                "or look at its log with: python -m tools.cluster status"
             ) from error
         finally:
             with _undisturbed(), step("pods deleted"):
@@ -237,7 +237,7 @@ def _run_pods(kubectl: Kubectl, client: httpx.Client, pods: int) -> Seen:
     raise ClusterError(
         f"after {_limit(pods)} s only {len(seen.running)} of {pods} pods run; "
         "take fewer PODS, or look at fake-nodes.log beside the kubeconfig and at the components "
-        "with: python -m tests.cluster status"
+        "with: python -m tools.cluster status"
     )
 
 

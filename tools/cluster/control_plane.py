@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.cluster.component import Component
-from tests.cluster.layout import API_PORT, Identities, Layout
+from tools.cluster.component import Component
+from tools.cluster.layout import API_PORT, Identities, Layout
 
 _ETCD_URL = "https://127.0.0.1:2379"
 _ETCD_PEER_URL = "https://127.0.0.1:2380"

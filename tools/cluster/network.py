@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cluster.component import ClusterError
+from tools.cluster.component import ClusterError
 
 BLOCKS = range(201, 220)
 MOST_NODES = 100

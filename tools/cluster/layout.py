@@ -7,9 +7,9 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cluster.binary import Binary
-from tests.cluster.certificates import Authority, Pair, signing_pair
-from tests.cluster.network import Network
+from tools.cluster.binary import Binary
+from tools.cluster.certificates import Authority, Pair, signing_pair
+from tools.cluster.network import Network
 
 API_PORT = 6443
 
@@ -80,7 +80,7 @@ def cgroup_of(directory: Path) -> str:
 
 
 class Identities:
-    """Everybody's certificate. Made anew for each cluster."""
+    """Everybody's certificate. Made again for each cluster."""
 
     def __init__(self, layout: Layout) -> None:
         """Make the authorities and what the control plane shows."""

@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.cluster import Cluster
-from tests.cluster.component import ClusterError
-from tests.cluster.images import BUSYBOX, write_busybox
-from tests.cluster.kubectl import Kubectl, environment
-from tests.cluster.progress import step
-from tests.cluster.worker import has_gvisor
+from tools.cluster.cluster import Cluster
+from tools.cluster.component import ClusterError
+from tools.cluster.images import BUSYBOX, write_busybox
+from tools.cluster.kubectl import Kubectl, environment
+from tools.cluster.progress import step
+from tools.cluster.worker import has_gvisor
 
 NAMESPACE = "cluster-check"
 _WATCH = "--request-timeout=20s"

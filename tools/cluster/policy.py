@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.cluster.component import Component
-from tests.cluster.layout import Identities, Layout, Node
+from tools.cluster.component import Component
+from tools.cluster.layout import Identities, Layout, Node
 
 USER = "system:network-policy"
 _PORT = 10290
