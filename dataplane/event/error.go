@@ -14,7 +14,7 @@ type Error struct {
 	Traceback []string `json:"traceback"`
 }
 
-// What is told of an error: more is nothing to read, and all of it has to fit into one frame.
+// What is reported of an error: more is nothing to read, and all of it has to fit into one frame.
 const (
 	maxName      = 4 << 10
 	maxValue     = 512 << 10

@@ -24,9 +24,9 @@ func decodeError(t *testing.T, failure Error) Error {
 }
 
 func TestAnErrorIsOneLineWhateverItSays(t *testing.T) {
-	told := Error{Name: "E\u0085", Value: "a\u0085b\u2028c\nd\x00", Traceback: []string{"line\u2029", ""}}
-	got := decodeError(t, told)
-	if got.Name != told.Name || got.Value != told.Value || len(got.Traceback) != 2 || got.Traceback[0] != told.Traceback[0] {
+	original := Error{Name: "E\u0085", Value: "a\u0085b\u2028c\nd\x00", Traceback: []string{"line\u2029", ""}}
+	got := decodeError(t, original)
+	if got.Name != original.Name || got.Value != original.Value || len(got.Traceback) != 2 || got.Traceback[0] != original.Traceback[0] {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -36,7 +36,7 @@ func TestAnErrorOfAnySizeFitsIntoAFrame(t *testing.T) {
 		large := strings.Repeat(letter, 10<<20)
 		got := decodeError(t, Error{Name: large, Value: large, Traceback: []string{large, large, large}})
 		if !strings.HasPrefix(large, got.Value[:1000]) || !strings.Contains(got.Value, "more bytes)") {
-			t.Errorf("%q is told as %q", letter, got.Value[:20])
+			t.Errorf("%q is sent as %q", letter, got.Value[:20])
 		}
 	}
 	got := decodeError(t, Error{Traceback: strings.Split(strings.Repeat("a line of a traceback\n", 1<<20), "\n")})

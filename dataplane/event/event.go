@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package event is the stream a run is told in: one JSON object per frame, bare, ended by two line
+// Package event is the stream in which a run is reported: one JSON object per frame, bare, ended by two line
 // feeds, as the oldest clients expect.
 package event
 

@@ -21,7 +21,7 @@ type Lines struct {
 	afterCR bool   // a "\n" now belongs to the line that "\r" ended
 }
 
-// Skip passes over data that was told before. It must end where a frame did.
+// Skip passes over data that was sent before. It must end where a frame did.
 func (l *Lines) Skip(data []byte) {
 	if len(data) > 0 {
 		l.afterCR = data[len(data)-1] == '\r'

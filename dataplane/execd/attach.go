@@ -104,7 +104,7 @@ type conversation struct {
 	conn    *websocket.Conn
 	client  *terminal.Client
 	id      string
-	message []byte // reused; only tell and greet use it
+	message []byte // reused; only sendOutput and greet use it
 }
 
 // serverFrame is a text frame to the client.
@@ -132,7 +132,7 @@ func (c *conversation) run(ctx context.Context, mode terminal.Mode) {
 		defer cancel()
 		c.keepAlive(ctx, pingInterval, readDeadline-pingInterval)
 	})
-	code, reason := c.tell(ctx)
+	code, reason := c.sendOutput(ctx)
 	c.client.Detach() // its place is free while the other side takes its time to say goodbye
 	if code != 0 {
 		_ = c.conn.Close(code, reason) // listen reads the answer
@@ -167,9 +167,9 @@ func (c *conversation) greet(ctx context.Context, mode terminal.Mode) bool {
 	return c.send(ctx, serverFrame{Type: "connected", SessionID: c.id, Mode: mode}) == nil
 }
 
-// tell sends output until the shell ends or the client loses its place, and returns how to close the
+// sendOutput sends output until the shell ends or the client loses its place, and returns how to close the
 // connection: 0 when it is broken.
-func (c *conversation) tell(ctx context.Context) (websocket.StatusCode, string) {
+func (c *conversation) sendOutput(ctx context.Context) (websocket.StatusCode, string) {
 	for {
 		select {
 		case chunk, isOpen := <-c.client.Output():
@@ -205,7 +205,7 @@ func (c *conversation) listen(ctx context.Context) {
 		if err != nil {
 			err = c.sendError(ctx, codeBadFrame, err)
 		} else {
-			err = c.obey(ctx, frame)
+			err = c.handle(ctx, frame)
 		}
 		if err != nil {
 			return
@@ -213,8 +213,8 @@ func (c *conversation) listen(ctx context.Context) {
 	}
 }
 
-// obey does one thing. What goes wrong with it is told to the client; the error is that of telling.
-func (c *conversation) obey(ctx context.Context, frame terminal.Frame) error {
+// handle does one thing. What goes wrong with it is sent to the client; the error is that of sending.
+func (c *conversation) handle(ctx context.Context, frame terminal.Frame) error {
 	code := CodeRuntime
 	var err error
 	switch frame.Action {
@@ -236,8 +236,8 @@ func (c *conversation) obey(ctx context.Context, frame terminal.Frame) error {
 	return c.sendError(ctx, code, err)
 }
 
-// keepAlive pings until ctx ends or no answer comes for patience.
-func (c *conversation) keepAlive(ctx context.Context, interval, patience time.Duration) {
+// keepAlive pings until ctx ends or no answer comes within timeout.
+func (c *conversation) keepAlive(ctx context.Context, interval, timeout time.Duration) {
 	ticks := time.NewTicker(interval)
 	defer ticks.Stop()
 	for {
@@ -246,7 +246,7 @@ func (c *conversation) keepAlive(ctx context.Context, interval, patience time.Du
 			return
 		case <-ticks.C:
 		}
-		waiting, cancel := context.WithTimeout(ctx, patience)
+		waiting, cancel := context.WithTimeout(ctx, timeout)
 		err := c.conn.Ping(waiting)
 		cancel()
 		if err != nil {

@@ -128,7 +128,7 @@ func TestAClientThatComesBackMissesNothing(t *testing.T) {
 // attachWhenFree attaches once the daemon has seen that the client before is gone.
 func (d *daemon) attachWhenFree(id, query string) *viewer {
 	d.t.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); runtime.Gosched() {
+	for deadline := time.Now().Add(testTimeout); time.Now().Before(deadline); runtime.Gosched() {
 		v, response, err := d.dial(id, query)
 		if err == nil {
 			return v
@@ -310,7 +310,7 @@ func TestAClientThatDoesNotAnswerPingsIsDropped(t *testing.T) {
 	defer func() { _ = conn.CloseNow() }()
 	select { // the client never reads, so it never answers
 	case <-ended:
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Error("still there")
 	}
 }

@@ -144,8 +144,8 @@ type codeBody struct {
 	} `json:"context"`
 }
 
-// runCode runs code in a context, after the runs that were asked for before it, and tells it as it
-// happens. When the client goes away while it waits for its turn nothing is run; later the run goes
+// runCode runs code in a context, after the runs that were asked for before it, and streams it as
+// it happens. When the client goes away while it waits for its turn nothing is run; later the run goes
 // on without it.
 func (s *Server) runCode(w http.ResponseWriter, r *http.Request) error {
 	var body codeBody
@@ -200,7 +200,7 @@ func (s *Server) runCodeAsCommand(w http.ResponseWriter, r *http.Request, body c
 	return s.startCommand(w, r, request)
 }
 
-// streamCode tells a run from its beginning to its end. Events that are there at once are sent at
+// streamCode sends a run from its beginning to its end. Events that are there at once are sent at
 // once.
 func streamCode(w http.ResponseWriter, r *http.Request, id string, running *kernel.Run) {
 	defer running.Abandon()

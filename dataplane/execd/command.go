@@ -44,7 +44,7 @@ type commandBody struct {
 	Stdin      bool            `json:"stdin"`
 }
 
-// runCommand starts a command and tells it as it happens. When the client goes away the command runs
+// runCommand starts a command and streams it as it happens. When the client goes away the command runs
 // on: its status, output and end can be asked for by its id.
 func (s *Server) runCommand(w http.ResponseWriter, r *http.Request) error {
 	var body commandBody
@@ -61,7 +61,7 @@ func (s *Server) runCommand(w http.ResponseWriter, r *http.Request) error {
 	return s.startCommand(w, r, request)
 }
 
-// startCommand starts a command and tells it until it ends; of one in the background, that it runs.
+// startCommand starts a command and streams it until it ends; of one in the background, that it runs.
 func (s *Server) startCommand(w http.ResponseWriter, r *http.Request, request command.Request) error {
 	s.interpreter.open(request.Shell, request.Env)
 	cmd, reader, err := s.Commands.Start(request)
@@ -264,11 +264,11 @@ func (s *Server) commandLogs(w http.ResponseWriter, r *http.Request) error {
 	w.WriteHeader(http.StatusOK)
 	reader := cmd.Journal.Read(cursor)
 	defer reader.Close()
-	patience := http.NewResponseController(w)
-	defer patience.SetWriteDeadline(time.Time{}) // the connection may serve other requests
+	response := http.NewResponseController(w)
+	defer response.SetWriteDeadline(time.Time{}) // the connection may serve other requests
 	for {
 		chunk, err := reader.Poll()
-		if err != nil || chunk.Offset >= end || patience.SetWriteDeadline(time.Now().Add(s.patience())) != nil {
+		if err != nil || chunk.Offset >= end || response.SetWriteDeadline(time.Now().Add(s.followerTimeout())) != nil {
 			return nil
 		}
 		data := chunk.Data[:min(int64(len(chunk.Data)), end-chunk.Offset)]

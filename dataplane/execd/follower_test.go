@@ -13,7 +13,7 @@ import (
 
 func TestAFollowerThatReadsNothingHoldsTheProgramForABoundedTimeOnly(t *testing.T) {
 	d := startDaemon(t, "")
-	d.FollowerPatience = 50 * time.Millisecond
+	d.FollowerTimeout = 50 * time.Millisecond
 	gate := t.TempDir() + "/go"
 	text := fmt.Sprintf("until [ -e %s ]; do sleep 0.01; done; head -c 64M /dev/zero", gate)
 	body, _ := json.Marshal(map[string]any{"command": text, "background": true})
@@ -42,7 +42,7 @@ func TestAFollowerThatReadsNothingHoldsTheProgramForABoundedTimeOnly(t *testing.
 	}
 	select {
 	case <-running.Done():
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Error("the program waits for a follower that reads nothing")
 	}
 }

@@ -15,22 +15,22 @@ const (
 	interpreterPort  = "44771"
 )
 
-// interpreterDoor answers that check. It listens from the first check on, so that nobody else who
+// interpreterListener answers that check. It listens from the first check on, so that nobody else who
 // wants the port is in its way, and only where nobody else does.
-type interpreterDoor struct {
+type interpreterListener struct {
 	mu       sync.Mutex
 	listener net.Listener
 	isClosed bool
 }
 
 // open makes sure that somebody listens when command is the check.
-func (d *interpreterDoor) open(command string, env map[string]string) {
+func (l *interpreterListener) open(command string, env map[string]string) {
 	if !strings.Contains(command, interpreterCheck) {
 		return
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.listener != nil || d.isClosed {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.listener != nil || l.isClosed {
 		return
 	}
 	port := env["JUPYTER_PORT"]
@@ -41,7 +41,7 @@ func (d *interpreterDoor) open(command string, env map[string]string) {
 	if err != nil {
 		return // somebody listens already, which is all that the check asks
 	}
-	d.listener = listener
+	l.listener = listener
 	go func() {
 		for {
 			conn, err := listener.Accept()
@@ -53,11 +53,11 @@ func (d *interpreterDoor) open(command string, env map[string]string) {
 	}()
 }
 
-func (d *interpreterDoor) close() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.isClosed = true
-	if d.listener != nil {
-		_ = d.listener.Close()
+func (l *interpreterListener) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.isClosed = true
+	if l.listener != nil {
+		_ = l.listener.Close()
 	}
 }

@@ -27,8 +27,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is how long a test waits for something that must happen before it calls it missing.
-const patience = 30 * time.Second
+// testTimeout is how long a test waits for something that must happen before it calls it missing.
+const testTimeout = 30 * time.Second
 
 // daemon is a Server on a TCP port and on a unix socket, without sessions and with small journals.
 type daemon struct {

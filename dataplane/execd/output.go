@@ -34,7 +34,7 @@ type outputRequest struct {
 	cursor  int64
 	follows bool
 	inLines bool
-	told    [2]int64 // of stdout and stderr, when in lines
+	sent    [2]int64 // of stdout and stderr, when in lines
 }
 
 func parseOutputRequest(r *http.Request) (wanted outputRequest, err error) {
@@ -48,7 +48,7 @@ func parseOutputRequest(r *http.Request) (wanted outputRequest, err error) {
 		return wanted, err
 	}
 	for i, name := range []string{event.Stdout, event.Stderr} {
-		if wanted.told[i], err = cursorOf(r, name, wanted.cursor); err != nil {
+		if wanted.sent[i], err = cursorOf(r, name, wanted.cursor); err != nil {
 			return wanted, err
 		}
 	}
@@ -60,7 +60,7 @@ func parseOutputRequest(r *http.Request) (wanted outputRequest, err error) {
 
 func (o outputRequest) stream(s *Server, w http.ResponseWriter, r *http.Request, id string, running run, output *journal.Journal, lines [2]event.Lines) {
 	if o.inLines {
-		s.resumeLines(w, r, id, running, output, lines, o.told)
+		s.resumeLines(w, r, id, running, output, lines, o.sent)
 	} else {
 		s.streamBytes(w, r, id, running, output, o.cursor, o.follows)
 	}

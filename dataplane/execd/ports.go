@@ -79,7 +79,7 @@ func (t *portTunnel) run(ctx context.Context) {
 		defer cancel()
 		t.listen(ctx)
 	})
-	if code, reason := t.tell(ctx); code != 0 {
+	if code, reason := t.sendOutput(ctx); code != 0 {
 		_ = t.conn.Close(code, reason) // listen reads the answer
 	}
 	cancel()
@@ -127,9 +127,9 @@ func (t *portTunnel) readEnd(message io.Reader) error {
 	return closeWrite(t.app)
 }
 
-// tell sends what the application says, and at last that it has ended. It returns how to close the
+// sendOutput sends what the application says, and at last that it has ended. It returns how to close the
 // connection: 0 when it is broken.
-func (t *portTunnel) tell(ctx context.Context) (websocket.StatusCode, string) {
+func (t *portTunnel) sendOutput(ctx context.Context) (websocket.StatusCode, string) {
 	buffer := make([]byte, tunnelBuffer)
 	for {
 		n, err := t.app.Read(buffer)

@@ -18,7 +18,7 @@ import (
 // portTunnelTo opens a tunnel over a WebSocket to a port of the sandbox.
 func (d *daemon) portTunnelTo(port string, headers ...string) (*websocket.Conn, context.Context, error) {
 	d.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	d.t.Cleanup(cancel)
 	head := http.Header{}
 	for i := 0; i < len(headers); i += 2 {
@@ -110,7 +110,7 @@ func TestAnApplicationHearsThatTheClientOfAPortTunnelHasGone(t *testing.T) {
 	_ = conn.CloseNow()
 	select {
 	case <-gone:
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Fatal("the application still waits")
 	}
 }

@@ -239,7 +239,7 @@ func TestAWebSocketIsProxied(t *testing.T) {
 			}
 		}
 	})
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	conn, _, err := websocket.Dial(ctx, "ws://"+d.addr+"/proxy/"+port+"/socket", &websocket.DialOptions{
 		HTTPClient: d.client, HTTPHeader: http.Header{TokenHeader: {"secret"}},

@@ -37,16 +37,16 @@ type Server struct {
 	Terminals *terminal.Terminals
 	Metrics   *metrics.Meter
 	Log       *slog.Logger
-	// FollowerPatience is how long somebody who asks for output again may read nothing; 0 is a minute. A
+	// FollowerTimeout is how long somebody who asks for output again may read nothing; 0 is a minute. A
 	// reader holds back the program it reads from, and this one can come back with its cursor.
-	FollowerPatience time.Duration
+	FollowerTimeout time.Duration
 
 	connections connections
 	ports       portProxy
-	interpreter interpreterDoor
+	interpreter interpreterListener
 }
 
-func (s *Server) patience() time.Duration { return cmp.Or(s.FollowerPatience, time.Minute) }
+func (s *Server) followerTimeout() time.Duration { return cmp.Or(s.FollowerTimeout, time.Minute) }
 
 // Handler returns the whole daemon as one http.Handler.
 func (s *Server) Handler() http.Handler {

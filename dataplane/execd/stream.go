@@ -16,19 +16,19 @@ import (
 	"opensandbox.io/dataplane/journal"
 )
 
-// run is what a stream tells of: a command, or one run in a session.
+// run is what a stream reports: a command, or one run in a session.
 type run interface {
 	Result() command.Result
 }
 
-// commandLines and sessionLines are how the two outputs of a run are told.
+// commandLines and sessionLines are how the two outputs of a run are sent.
 func commandLines() [2]event.Lines { return [2]event.Lines{{Kind: event.Stdout}, {Kind: event.Stderr}} }
 
 func sessionLines() [2]event.Lines {
 	return [2]event.Lines{{Kind: event.Stdout, DropsEmpty: true}, {Kind: event.Stderr}}
 }
 
-// streamLines tells a run line by line, from its first byte to its end. A client that goes away ends
+// streamLines sends a run line by line, from its first byte to its end. A client that goes away ends
 // the stream and not the run.
 func streamLines(w http.ResponseWriter, r *http.Request, id string, running run, reader *journal.Reader, lines [2]event.Lines) {
 	defer reader.Close()
@@ -37,29 +37,29 @@ func streamLines(w http.ResponseWriter, r *http.Request, id string, running run,
 	if stream.Send(event.AppendText(nil, event.Init, []byte(id), time.Now(), -1)) != nil {
 		return
 	}
-	tellLines(r, stream, running, reader, lines, [2]int64{})
+	sendRemaining(r, stream, running, reader, lines, [2]int64{})
 }
 
-// resumeLines is streamLines for a client that lost its stream: told has, for each output, the cursor
-// of the last line that reached it. What one output wrote before its cursor is not told again.
-func (s *Server) resumeLines(w http.ResponseWriter, r *http.Request, id string, running run, output *journal.Journal, lines [2]event.Lines, told [2]int64) {
-	cursor := min(told[0], told[1])
+// resumeLines is streamLines for a client that lost its stream: sent has, for each output, the cursor
+// of the last line that reached it. What one output wrote before its cursor is not sent again.
+func (s *Server) resumeLines(w http.ResponseWriter, r *http.Request, id string, running run, output *journal.Journal, lines [2]event.Lines, sent [2]int64) {
+	cursor := min(sent[0], sent[1])
 	reader := output.Read(max(cursor-1, 0)) // from the line end before it: "\r" may be half of one
 	defer reader.Close()
 	stream := event.NewStream(w)
 	defer stream.Close()
-	stream.LimitWait(s.patience())
+	stream.LimitWait(s.followerTimeout())
 	frames := event.AppendText(nil, event.Init, []byte(id), time.Now(), cursor)
 	if first := reader.Cursor(); first > cursor {
 		frames = event.AppendGap(frames, first, time.Now())
 	}
 	if stream.Send(frames) == nil {
-		tellLines(r, stream, running, reader, lines, told)
+		sendRemaining(r, stream, running, reader, lines, sent)
 	}
 }
 
-// tellLines sends what was not told yet of a run, then its end.
-func tellLines(r *http.Request, stream *event.Stream, running run, reader *journal.Reader, lines [2]event.Lines, told [2]int64) {
+// sendRemaining sends what was not sent yet of a run, then its end.
+func sendRemaining(r *http.Request, stream *event.Stream, running run, reader *journal.Reader, lines [2]event.Lines, sent [2]int64) {
 	var frames []byte
 	cursor := reader.Cursor()
 	for {
@@ -73,7 +73,7 @@ func tellLines(r *http.Request, stream *event.Stream, running run, reader *journ
 		}
 		cursor = chunk.Offset + int64(len(chunk.Data))
 		source := chunk.Source - 1
-		known := min(max(told[source]-chunk.Offset, 0), int64(len(chunk.Data)))
+		known := min(max(sent[source]-chunk.Offset, 0), int64(len(chunk.Data)))
 		lines[source].Skip(chunk.Data[:known])
 		frames = lines[source].Append(frames[:0], chunk.Data[known:], chunk.At, cursor)
 		if len(frames) > 0 && stream.Send(frames) != nil {
@@ -107,7 +107,7 @@ func (s *Server) streamBytes(w http.ResponseWriter, r *http.Request, id string, 
 	defer reader.Close()
 	stream := event.NewStream(w)
 	defer stream.Close()
-	stream.LimitWait(s.patience())
+	stream.LimitWait(s.followerTimeout())
 	frames := event.AppendText(nil, event.Init, []byte(id), time.Now(), cursor)
 	if first := reader.Cursor(); first > cursor {
 		frames = event.AppendGap(frames, first, time.Now())

@@ -34,7 +34,7 @@ func startRaw(t *testing.T, handle func(halfConn)) (port string) {
 			}
 			handlers.Go(func() {
 				defer conn.Close()
-				_ = conn.SetDeadline(time.Now().Add(patience))
+				_ = conn.SetDeadline(time.Now().Add(testTimeout))
 				handle(conn.(halfConn))
 			})
 		}
@@ -59,7 +59,7 @@ func (d *daemon) tunnel(t *testing.T, network, target, early string) (halfConn, 
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	_ = conn.SetDeadline(time.Now().Add(testTimeout))
 	if _, err := io.WriteString(conn, "CONNECT "+target+" HTTP/1.1\r\nHost: "+target+"\r\n\r\n"+early); err != nil {
 		t.Fatal(err)
 	}

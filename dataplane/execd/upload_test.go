@@ -141,7 +141,7 @@ func TestAClientThatGoesAwayLeavesTheOldFileAndNoOther(t *testing.T) {
 
 func waitFor(t *testing.T, what string, isSo func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !isSo(); runtime.Gosched() {
+	for deadline := time.Now().Add(testTimeout); !isSo(); runtime.Gosched() {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain for %s", what)
 		}

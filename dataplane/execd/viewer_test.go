@@ -53,7 +53,7 @@ func (d *daemon) offset(id string) (offset int64, isRunning bool) {
 
 func (d *daemon) dial(id, query string) (*viewer, *http.Response, error) {
 	d.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	d.t.Cleanup(cancel)
 	conn, response, err := websocket.Dial(ctx, "ws://"+d.addr+"/pty/"+id+"/ws"+query, &websocket.DialOptions{
 		HTTPClient: d.client, HTTPHeader: http.Header{"Origin": {"https://elsewhere.example"}},

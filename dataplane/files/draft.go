@@ -100,7 +100,7 @@ func isNoPlaceForFiles(err error) bool {
 // files needs few descriptors.
 func (d *draft) finish() error {
 	if !d.isInPlace {
-		if err := d.dress(); err != nil {
+		if err := d.applyAttributes(); err != nil {
 			return err
 		}
 	}
@@ -112,9 +112,9 @@ func (d *draft) finish() error {
 	return explain(d.at.path, err)
 }
 
-// dress makes the draft look like the file it will be. Where the old owner cannot be kept that way,
+// applyAttributes makes the draft look like the file it will be. Where the old owner cannot be kept that way,
 // the old file has to stay.
-func (d *draft) dress() error {
+func (d *draft) applyAttributes() error {
 	look := d.attributes
 	if look.mode == unset {
 		look.mode = defaultMode

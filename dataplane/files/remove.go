@@ -100,7 +100,7 @@ type remover struct {
 	movedUp bool
 }
 
-// empty removes all that is in dir. It starts reading anew after each batch, because removing
+// empty removes all that is in dir. It starts reading again after each batch, because removing
 // disturbs the reading.
 func (r *remover) empty(dir *os.File, level int) error {
 	for {

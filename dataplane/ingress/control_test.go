@@ -131,7 +131,7 @@ func (w *world) nextActivity() int64 {
 			if r.Activity != nil {
 				return r.Activity[testID]
 			}
-		case <-patience(w.t).Done():
+		case <-testContext(w.t).Done():
 			w.t.Fatal("no report")
 		}
 	}

@@ -343,7 +343,7 @@ func TestConnectionsAreUsedAgainAndGoWithTheRoute(t *testing.T) {
 		t.Errorf("%d connections after pause and resume", n)
 	}
 	w.mustTell("delete", map[string]any{"id": testID})
-	for ctx := patience(t); closed.Load() == 0; time.Sleep(time.Millisecond) {
+	for ctx := testContext(t); closed.Load() == 0; time.Sleep(time.Millisecond) {
 		if ctx.Err() != nil {
 			t.Fatal("the connection stays")
 		}
@@ -356,7 +356,7 @@ func TestTheAccessLogNamesRequestAndSandboxButNoSecret(t *testing.T) {
 	expires := expiresIn(time.Hour)
 	w.do("GET", "/"+testID+"/80/"+expires+"/"+fullShape+"/x")
 	logs := w.logs.String()
-	for ctx := patience(t); !strings.Contains(logs, `"path":"/x"`); logs = w.logs.String() { // the line follows the answer
+	for ctx := testContext(t); !strings.Contains(logs, `"path":"/x"`); logs = w.logs.String() { // the line follows the answer
 		if ctx.Err() != nil {
 			t.Fatalf("no line: %s", logs)
 		}

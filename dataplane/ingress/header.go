@@ -21,51 +21,53 @@ const (
 	requestIDHeader    = "X-Request-Id"
 )
 
-// A fate is what happens to a header of a request on its way to a backend.
-type fate uint8
+// A headerPolicy is what happens to a header of a request on its way to a backend.
+type headerPolicy uint8
 
 const (
-	isKept          fate = iota
-	isDropped            // toward every backend
-	isForAPI             // only the API gets it
-	isAuthorization      // not where a browser adds that of the origin, which is the API's or of a proxy before it
-	isCookie             // only where the sandbox has its own name
+	headerKept    headerPolicy = iota
+	headerDropped              // toward every backend
+	headerForAPI               // only the API gets it
+	// headerAuthorization passes, but not where a browser adds that of the origin, which is the API's or of
+	// a proxy before it.
+	headerAuthorization
+	headerCookie // only where the sandbox has its own name
 )
 
-// fateOf is a switch because it runs for every header of every request.
-func fateOf(name string) fate {
+// headerPolicyOf is a switch because it runs for every header of every request.
+func headerPolicyOf(name string) headerPolicy {
 	switch name {
 	case "Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection",
 		"Te", "Trailer", "Transfer-Encoding", "Upgrade", "Http2-Settings",
 		"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Port", "X-Forwarded-Proto", "X-Real-Ip",
 		tokenHeader, egressTokenHeader, routeHeader, oldRouteHeader, requestIDHeader, renewHeader:
-		return isDropped
+		return headerDropped
 	case apiKeyHeader, clientIPHeader, secureAccessHeader:
-		return isForAPI
+		return headerForAPI
 	case "Authorization":
-		return isAuthorization
+		return headerAuthorization
 	case "Cookie":
-		return isCookie
+		return headerCookie
 	}
 	if strings.IndexByte(name, '_') >= 0 {
 		// Applications that see headers as variables cannot tell these from the ones with dashes.
-		return fateOf(textproto.CanonicalMIMEHeaderKey(strings.ReplaceAll(name, "_", "-")))
+		return headerPolicyOf(textproto.CanonicalMIMEHeaderKey(strings.ReplaceAll(name, "_", "-")))
 	}
-	return isKept
+	return headerKept
 }
 
 // passes decides by the form of the destination. Browsers send the cookies of every port of a host, so
 // only a sandbox that has a name of its own, or that no browser goes to by itself, may see them. They
 // also send the password of an origin to every path of it.
-func (f fate) passes(to form, s *Settings) bool {
-	switch f {
-	case isKept:
+func (p headerPolicy) passes(to form, s *Settings) bool {
+	switch p {
+	case headerKept:
 		return true
-	case isForAPI:
+	case headerForAPI:
 		return to == toAPI
-	case isAuthorization:
+	case headerAuthorization:
 		return to != byPath && (to != byURI || s.routesByURI)
-	case isCookie:
+	case headerCookie:
 		return to == toAPI || to == byHost || to == byHeader
 	}
 	return false
@@ -77,7 +79,7 @@ func (x *exchange) requestHeader() http.Header {
 	in := x.r.Header
 	out := make(http.Header, len(in)+6)
 	for name, values := range in {
-		if !fateOf(name).passes(x.form, x.settings) {
+		if !headerPolicyOf(name).passes(x.form, x.settings) {
 			continue
 		}
 		if x.form != toAPI && x.carriesKey(values) {

@@ -53,7 +53,7 @@ func (a address) dial(ctx context.Context) (net.Conn, error) {
 	}
 }
 
-// link is the way into one sandbox: pools of connections, and when bytes last moved on any of them.
+// link is how requests get into one sandbox: pools of connections, and when bytes last moved on any of them.
 type link struct {
 	execd, egress address
 	token         string
@@ -61,7 +61,7 @@ type link struct {
 
 	toExecd, toPorts, toEgress *http.Transport
 	lastTraffic                atomic.Int64 // Unix milliseconds
-	reported                   int64        // the last that was told; only the reporter touches it
+	reported                   int64        // the last that was reported; only the reporter touches it
 }
 
 func newLink(execd, egress address, token string, limit time.Duration) *link {

@@ -21,11 +21,11 @@ const (
 
 const referrerHeader = "Referrer-Policy"
 
-// A responseFate is what happens to a header of a response.
-type responseFate uint8
+// A responseHeaderPolicy is what happens to a header of a response.
+type responseHeaderPolicy uint8
 
 const (
-	responseKept responseFate = iota
+	responseKept responseHeaderPolicy = iota
 	responseDropped
 	responseNotOnShared // it would speak for the whole origin or host, which is not the sandbox's
 	responseLocation
@@ -33,7 +33,7 @@ const (
 	responsePolicy
 )
 
-func responseFateOf(name string) responseFate {
+func responseHeaderPolicyOf(name string) responseHeaderPolicy {
 	switch name {
 	case "Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection",
 		"Te", "Trailer", "Transfer-Encoding", "Upgrade", "Server", requestIDHeader:
@@ -55,7 +55,7 @@ func responseFateOf(name string) responseFate {
 func (x *exchange) copyResponseHeader(from http.Header) {
 	out := x.w.Header()
 	for name, values := range from {
-		switch responseFateOf(name) {
+		switch responseHeaderPolicyOf(name) {
 		case responseDropped:
 		case responseNotOnShared:
 			if x.form == toAPI || x.form == byHost {

@@ -32,7 +32,7 @@ func (w *world) dialSocket(path string, options *websocket.DialOptions, headers 
 		}
 		options.HTTPHeader.Add(headers[i], headers[i+1])
 	}
-	conn, response, err := websocket.Dial(patience(w.t), "ws://"+w.address+path, options)
+	conn, response, err := websocket.Dial(testContext(w.t), "ws://"+w.address+path, options)
 	if conn != nil {
 		conn.SetReadLimit(-1)
 		w.t.Cleanup(func() { _ = conn.CloseNow() })
@@ -49,8 +49,8 @@ func (w *world) mustDialSocket(path string, options *websocket.DialOptions, head
 	return conn
 }
 
-// patience bounds what would otherwise hang.
-func patience(t *testing.T) context.Context {
+// testContext bounds what would otherwise hang.
+func testContext(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	t.Cleanup(cancel)
 	return ctx
@@ -89,7 +89,7 @@ func echo(t *testing.T) func(*websocket.Conn) {
 
 func closedWith(t *testing.T, conn *websocket.Conn) (websocket.StatusCode, string) {
 	t.Helper()
-	_, _, err := conn.Read(patience(t))
+	_, _, err := conn.Read(testContext(t))
 	var e websocket.CloseError
 	if !errors.As(err, &e) {
 		t.Fatalf("no close frame: %v", err)
@@ -113,15 +113,15 @@ func TestAWebSocketCarriesMessagesByEveryForm(t *testing.T) {
 				kind websocket.MessageType
 				data []byte
 			}{{websocket.MessageText, []byte("hello")}, {websocket.MessageBinary, []byte{0, 1, 2}}, {websocket.MessageText, nil}, {websocket.MessageBinary, large}} {
-				if err := conn.Write(patience(t), m.kind, m.data); err != nil {
+				if err := conn.Write(testContext(t), m.kind, m.data); err != nil {
 					t.Fatal(err)
 				}
-				kind, data, err := conn.Read(patience(t))
+				kind, data, err := conn.Read(testContext(t))
 				if err != nil || kind != m.kind || !bytes.Equal(data, m.data) {
 					t.Fatalf("%v: %v, %d bytes of %d, %v", c, kind, len(data), len(m.data), err)
 				}
 			}
-			ctx := conn.CloseRead(patience(t)) // reads the answer to the ping
+			ctx := conn.CloseRead(testContext(t)) // reads the answer to the ping
 			if err := conn.Ping(ctx); err != nil {
 				t.Error(err)
 			}
@@ -172,7 +172,7 @@ func TestTheApplicationsCloseCodeReachesTheClient(t *testing.T) {
 		})
 		conn := w.mustDialSocket(proxyPath(port, "/"), nil)
 		if strings.HasPrefix(frame, "\x81") {
-			if _, data, err := conn.Read(patience(t)); err != nil || string(data) != "hi" {
+			if _, data, err := conn.Read(testContext(t)); err != nil || string(data) != "hi" {
 				t.Errorf("%q: %q %v", frame, data, err)
 			}
 		}
@@ -296,10 +296,10 @@ func TestAPartOfAFrameIsNotHeldBack(t *testing.T) {
 		io.WriteString(c, strings.Repeat("x", 256-5))
 	})
 	conn := w.mustDialSocket(proxyPath(port, "/"), nil)
-	if _, data, err := conn.Read(patience(t)); err != nil || string(data) != "hi" {
+	if _, data, err := conn.Read(testContext(t)); err != nil || string(data) != "hi" {
 		t.Fatalf("%q %v", data, err)
 	}
-	_, reader, err := conn.Reader(patience(t))
+	_, reader, err := conn.Reader(testContext(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -322,7 +322,7 @@ func TestWebSocketsAreToldOfTheShutdown(t *testing.T) {
 		closes <- websocket.CloseStatus(err)
 	}))
 	conn := w.mustDialSocket(proxyPath(port, "/"), nil)
-	if _, _, err := conn.Read(patience(t)); err != nil {
+	if _, _, err := conn.Read(testContext(t)); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan struct{})

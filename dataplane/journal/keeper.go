@@ -22,7 +22,7 @@ type Keeper struct {
 // NewKeeper keeps at most limit bytes.
 func NewKeeper(limit int64) *Keeper { return &Keeper{limit: limit} }
 
-// Add takes the journal of a run that has ended. All are counted anew, because a journal grows after the
+// Add takes the journal of a run that has ended. All are counted again, because a journal grows after the
 // end of its run when a process of it lives on.
 func (k *Keeper) Add(j *Journal) {
 	k.mu.Lock()

@@ -51,9 +51,9 @@ type Context struct {
 	gone     chan struct{} // closed by Delete
 
 	// Only who has the turn may touch these.
-	interpreter interpreter       // nil: none was needed yet
-	given       map[string]string // environment it has been given
-	isEndTold   bool              // a run has told its client that the interpreter ended
+	interpreter   interpreter       // nil: none was needed yet
+	given         map[string]string // environment it has been given
+	isEndReported bool              // a run has reported to its client that the interpreter ended
 
 	mu      sync.Mutex
 	current *execution // nil: nothing runs
@@ -130,7 +130,7 @@ func (c *Context) attempt(e *execution, request Request) *event.Error {
 		defer timer.Stop()
 	}
 	failure := c.interpreter.run(e.run, request)
-	c.isEndTold = c.interpreter.hasEnded()
+	c.isEndReported = c.interpreter.hasEnded()
 	return failure
 }
 
@@ -171,7 +171,7 @@ func (c *Context) prepare(run *Run, env map[string]string) error {
 	if c.interpreter != nil {
 		c.interpreter.close()
 		c.interpreter = nil
-		if !c.isEndTold {
+		if !c.isEndReported {
 			run.add(Event{At: time.Now(), Kind: event.Stderr,
 				Text: []byte("The interpreter had ended since the last run. This is a new one, without the earlier state.\n")})
 		}

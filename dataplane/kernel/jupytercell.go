@@ -90,7 +90,7 @@ func (c *jupyterCell) reply(said jupyterMessage) {
 	}
 }
 
-// broadcast tells what belongs to the cell, and what belongs to none.
+// broadcast reports what belongs to the cell, and what belongs to none.
 func (c *jupyterCell) broadcast(said jupyterMessage) {
 	if !c.hasBegun && said.Parent.ID == c.id && said.Header.Type != "status" {
 		c.hasBegun = true
@@ -121,7 +121,7 @@ func (c *jupyterCell) broadcast(said jupyterMessage) {
 			kind = event.Stderr
 		}
 		if content.Text != "" {
-			c.kernel.tell(Event{At: now, Kind: kind, Text: []byte(content.Text)})
+			c.kernel.report(Event{At: now, Kind: kind, Text: []byte(content.Text)})
 		}
 	case "execute_result", "display_data", "update_display_data":
 		result := Result{Data: content.Data, DisplayID: content.Transient.DisplayID, IsUpdate: said.Header.Type == "update_display_data"}
@@ -139,12 +139,12 @@ func (c *jupyterCell) broadcast(said jupyterMessage) {
 	}
 }
 
-// passOver tells of a message that is too large to keep. An error comes with the reply, too.
+// passOver reports a message that is too large to keep. An error comes with the reply, too.
 func (c *jupyterCell) passOver(said jupyterMessage) {
 	switch said.Header.Type {
 	case "stream":
 		note := []byte("(output of more than 64 MiB at once was left out; write it to a file)\n")
-		c.kernel.tell(Event{At: time.Now(), Kind: event.Stderr, Text: note})
+		c.kernel.report(Event{At: time.Now(), Kind: event.Stderr, Text: note})
 	case "execute_result", "display_data", "update_display_data":
 		c.kernel.show(Result{Data: resultTooLarge})
 	}

@@ -21,10 +21,10 @@ import (
 
 // jupyterKernel is a kernel of the image, driven over Jupyter's own protocol.
 type jupyterKernel struct {
-	teller
+	reporter
 	process     *process.Process
 	takesSignal bool
-	isEarly     bool // says that it is idle before it has told the result
+	isEarly     bool // says that it is idle before it has sent the result
 	signer      jupyterSigner
 	file        string // of the connection
 	shell       *zmtp

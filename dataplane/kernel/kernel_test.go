@@ -40,8 +40,8 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreAnyFunction("os/signal.loop"))
 }
 
-// patience is how long a test waits for something that must happen before it calls it missing.
-const patience = 60 * time.Second
+// testTimeout is how long a test waits for something that must happen before it calls it missing.
+const testTimeout = 60 * time.Second
 
 func newContexts(t *testing.T) *Contexts {
 	t.Helper()
@@ -69,16 +69,16 @@ func newContext(t *testing.T, contexts *Contexts, language string) *Context {
 	return made
 }
 
-// told is a run, folded.
-type told struct {
+// result is a run, folded.
+type result struct {
 	out, err string
 	results  []Result
 	failure  *event.Error
 }
 
-func run(t *testing.T, c *Context, request Request) told {
+func run(t *testing.T, c *Context, request Request) result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	running, err := c.Start(ctx, request)
 	if err != nil {
@@ -87,12 +87,12 @@ func run(t *testing.T, c *Context, request Request) told {
 	return follow(t, running)
 }
 
-func follow(t *testing.T, running *Run) told {
+func follow(t *testing.T, running *Run) result {
 	t.Helper()
 	defer running.Abandon()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
-	var got told
+	var got result
 	for {
 		next, err := running.Next(ctx)
 		if errors.Is(err, io.EOF) {
@@ -298,11 +298,11 @@ func TestLanguagesThatDoNotExistAreNotRemembered(t *testing.T) {
 }
 
 func TestWhatIsTooMuchToKeepBetweenTwoRunsIsTold(t *testing.T) {
-	var between teller
+	var between reporter
 	for range 10_000 {
-		between.tell(Event{Kind: event.Result, Result: &Result{}})
+		between.report(Event{Kind: event.Result, Result: &Result{}})
 	}
-	between.tell(Event{Kind: event.Stdout, Text: make([]byte, maxKept)})
+	between.report(Event{Kind: event.Stdout, Text: make([]byte, maxKept)})
 	if len(between.kept) > maxKept/keptCost {
 		t.Errorf("%d events are kept", len(between.kept))
 	}
@@ -318,9 +318,9 @@ func TestWhatIsTooMuchToKeepBetweenTwoRunsIsTold(t *testing.T) {
 
 func TestAFormThatNoClientCanBeGivenIsNotKeptForOneThatIsSlow(t *testing.T) {
 	run := newRun()
-	speaker := teller{run: run}
+	shown := reporter{run: run}
 	large := json.RawMessage(`"` + strings.Repeat("x", event.MaxFrame) + `"`)
-	speaker.show(Result{Data: map[string]json.RawMessage{"text/plain": json.RawMessage(`"small"`), "text/html": large}})
+	shown.show(Result{Data: map[string]json.RawMessage{"text/plain": json.RawMessage(`"small"`), "text/html": large}})
 	run.end(nil)
 	got := follow(t, run)
 	if len(got.results) != 1 || len(got.results[0].Data) != 1 || !strings.Contains(got.err, "text/html") {

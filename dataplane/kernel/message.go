@@ -11,7 +11,7 @@ import (
 	"opensandbox.io/dataplane/event"
 )
 
-// maxMessage bounds one line of a runner. A larger one is read, not kept, and told as missing. Lines
+// maxMessage bounds one line of a runner. A larger one is read, not kept, and reported as missing. Lines
 // begin with their type, so that it is known also then.
 const maxMessage = 64 << 20
 

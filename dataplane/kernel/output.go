@@ -13,26 +13,26 @@ import (
 )
 
 const (
-	// maxPiece is when a line that does not end is told in pieces.
+	// maxPiece is when a line that does not end is reported in pieces.
 	maxPiece = 1 << 20
-	// partPatience is how long the beginning of a line waits for its end. A long line comes through
+	// partTimeout is how long the beginning of a line waits for its end. A long line comes through
 	// the pipe in pieces within less; whoever writes half a line on purpose waits no longer.
-	partPatience = 20 * time.Millisecond
+	partTimeout = 20 * time.Millisecond
 )
 
 // text turns bytes into pieces of text, which end with lines where that is possible: clients put a
 // line feed between two pieces.
 type text struct {
-	kind string
-	tell func(Event)
+	kind   string
+	report func(Event)
 
 	mu    sync.Mutex
 	part  []byte // of a line whose end has not come
 	timer *time.Timer
 }
 
-func newText(kind string, tell func(Event)) *text {
-	t := &text{kind: kind, tell: tell}
+func newText(kind string, report func(Event)) *text {
+	t := &text{kind: kind, report: report}
 	t.timer = time.AfterFunc(time.Hour, t.flushWhole)
 	t.timer.Stop()
 	return t
@@ -51,11 +51,11 @@ func (t *text) take(data []byte) {
 		t.sendWhole()
 	}
 	if len(t.part) > 0 {
-		t.timer.Reset(partPatience)
+		t.timer.Reset(partTimeout)
 	}
 }
 
-// flush tells all there is, also half a character.
+// flush reports all there is, also half a character.
 func (t *text) flush() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -64,7 +64,7 @@ func (t *text) flush() {
 	t.part = nil
 }
 
-// flushWhole tells all there is but the beginning of a character.
+// flushWhole reports all there is but the beginning of a character.
 func (t *text) flushWhole() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -85,7 +85,7 @@ func (t *text) sendWhole() {
 
 func (t *text) send(piece []byte) {
 	if len(piece) > 0 {
-		t.tell(Event{At: time.Now(), Kind: t.kind, Text: piece})
+		t.report(Event{At: time.Now(), Kind: t.kind, Text: piece})
 	}
 }
 
@@ -95,9 +95,9 @@ type output struct {
 	capture *command.Capture
 }
 
-// newOutput reads pipe until its last writer has gone and tells what it reads.
-func newOutput(kind string, pipe *os.File, tell func(Event)) *output {
-	o := &output{text: newText(kind, tell)}
+// newOutput reads pipe until its last writer has gone and reports what it reads.
+func newOutput(kind string, pipe *os.File, report func(Event)) *output {
+	o := &output{text: newText(kind, report)}
 	o.capture = command.NewCapture(pipe, o.take)
 	go func() {
 		o.capture.Run()
@@ -106,7 +106,7 @@ func newOutput(kind string, pipe *os.File, tell func(Event)) *output {
 	return o
 }
 
-// sync returns when everything written before it has been told.
+// sync returns when everything written before it has been reported.
 func (o *output) sync() {
 	o.capture.Sync()
 	o.flush()

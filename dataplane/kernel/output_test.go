@@ -59,7 +59,7 @@ func TestHalfALineIsToldAfterAMomentButNotHalfACharacter(t *testing.T) {
 	var c collector
 	text := newText(event.Stdout, c.add)
 	text.take([]byte("half\xc3"))
-	for deadline := time.Now().Add(patience); c.joined() == "" && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(testTimeout); c.joined() == "" && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
 	if c.joined() != "half" {
@@ -74,7 +74,7 @@ func TestHalfALineIsToldAfterAMomentButNotHalfACharacter(t *testing.T) {
 func TestALineWithoutEndIsToldInPieces(t *testing.T) {
 	var c collector
 	text := newText(event.Stdout, c.add)
-	text.timer = time.AfterFunc(time.Hour, func() {}) // on a slow machine it would tell shorter pieces
+	text.timer = time.AfterFunc(time.Hour, func() {}) // on a slow machine it would report shorter pieces
 	for range 40 {
 		text.take([]byte(strings.Repeat("€", 20_000)))
 	}

@@ -82,7 +82,7 @@ func (c *Contexts) startFirstPython(s start) (*runner, error) {
 	return nil, err
 }
 
-// settle tells a new interpreter its place in the world.
+// settle gives a new interpreter its directory and environment.
 func (r *runner) settle(s start) error {
 	err := r.send(order{Type: "start", Dir: s.dir, Env: s.env})
 	if err != nil {
@@ -268,7 +268,7 @@ func (p *pythonParent) begin(table *process.Table, program, home string, s start
 			Files: []*os.File{nothing, nothing, childSaid, childs},
 		})
 	}
-	closeFiles([]*os.File{childs, childSaid}) // so that its end is told as the end of both
+	closeFiles([]*os.File{childs, childSaid}) // so that its end is seen as the end of both
 	if err != nil {
 		ours.Close()
 		return err

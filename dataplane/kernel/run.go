@@ -47,7 +47,7 @@ type Outcome struct {
 // at most maxPiece. Then the code waits.
 const queueLength = 16
 
-// Run is one run in a context, told once, to one reader.
+// Run is one run in a context, reported once, to one reader.
 type Run struct {
 	events    chan Event
 	abandoned chan struct{}
@@ -100,7 +100,7 @@ func (r *Run) Outcome() Outcome {
 	return r.outcome
 }
 
-// add tells an event; it waits for a slow reader.
+// add reports an event; it waits for a slow reader.
 func (r *Run) add(e Event) {
 	select {
 	case <-r.abandoned:

@@ -33,7 +33,7 @@ const missingStatus = 3
 
 // runner is a process that runs code of one language in one context.
 type runner struct {
-	teller
+	reporter
 	process *process.Process
 	conn    *os.File
 	acks    *os.File
@@ -127,8 +127,8 @@ func startRunner(table *process.Table, spec process.Spec, cancelled <-chan struc
 func newRunner(w *wires) *runner {
 	r := &runner{conn: w.ours[0], acks: w.ours[1], dones: make(chan message), forgot: make(chan struct{}, 1), lost: make(chan struct{})}
 	r.outputs = []*output{
-		newOutput(event.Stdout, w.ours[2], r.tell),
-		newOutput(event.Stderr, w.ours[3], r.tell),
+		newOutput(event.Stdout, w.ours[2], r.report),
+		newOutput(event.Stderr, w.ours[3], r.report),
 	}
 	return r
 }

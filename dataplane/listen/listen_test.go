@@ -17,8 +17,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// reach connects to every listener and sees that it accepts.
-func reach(t *testing.T, listeners []net.Listener) {
+// connectAll connects to every listener and sees that it accepts.
+func connectAll(t *testing.T, listeners []net.Listener) {
 	t.Helper()
 	for _, listener := range listeners {
 		conn, err := net.Dial(listener.Addr().Network(), listener.Addr().String())
@@ -57,7 +57,7 @@ func TestEveryKindOfAddressIsReached(t *testing.T) {
 	if len(listeners) != 3 {
 		t.Fatalf("got %d listeners", len(listeners))
 	}
-	reach(t, listeners)
+	connectAll(t, listeners)
 }
 
 func TestABadAddressIsNamedWithAReason(t *testing.T) {
@@ -115,7 +115,7 @@ func TestASocketNobodyListensOnIsTakenOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer Close(listeners)
-	reach(t, listeners)
+	connectAll(t, listeners)
 	if _, err := All([]string{"unix://" + path}); !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("a living one was taken over: %v", err)
 	}

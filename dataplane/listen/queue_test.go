@@ -51,12 +51,12 @@ func TestWhoWaitedBeforeTheEndIsAnswered(t *testing.T) {
 		}
 		q.Finish(time.Minute)
 		server := &http.Server{Handler: http.NotFoundHandler()}
-		var newcomers Newcomers
-		newcomers.Watch(server)
+		var pending PendingConns
+		pending.Watch(server)
 		if err := server.Serve(q); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("got %v", err)
 		}
-		newcomers.Wait(t.Context())
+		pending.Wait(t.Context())
 		if err := server.Shutdown(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -74,16 +74,16 @@ func TestWhoWaitedBeforeTheEndIsAnswered(t *testing.T) {
 func TestAConnectionThatAsksNothingIsNotWaitedForBeyondTheLimit(t *testing.T) {
 	forEachNetwork(t, func(t *testing.T, q *Queue) {
 		server := &http.Server{Handler: http.NotFoundHandler()}
-		var newcomers Newcomers
-		newcomers.Watch(server)
+		var pending PendingConns
+		pending.Watch(server)
 		silent := dial(t, q)
 		q.Finish(time.Minute)
 		_ = server.Serve(q)
 		limit, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
-		newcomers.Wait(limit)
+		pending.Wait(limit)
 		silent.Close()
-		newcomers.Wait(t.Context())
+		pending.Wait(t.Context())
 		_ = server.Close()
 	})
 }

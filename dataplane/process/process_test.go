@@ -78,7 +78,7 @@ func TestAnAdoptedProcessThatWasReapedBeforeHasEnded(t *testing.T) {
 }
 
 func TestAGroupEndsWithItsLeaderWhereThatIsWanted(t *testing.T) {
-	for endsGroup, patience := range map[bool]time.Duration{true: 20 * time.Second, false: 200 * time.Millisecond} {
+	for endsGroup, timeout := range map[bool]time.Duration{true: 20 * time.Second, false: 200 * time.Millisecond} {
 		read, write, err := os.Pipe()
 		if err != nil {
 			t.Fatal(err)
@@ -90,7 +90,7 @@ func TestAGroupEndsWithItsLeaderWhereThatIsWanted(t *testing.T) {
 			t.Fatal(err)
 		}
 		leader.Exit()
-		_ = read.SetReadDeadline(time.Now().Add(patience))
+		_ = read.SetReadDeadline(time.Now().Add(timeout))
 		words, err := io.ReadAll(read) // to its end, which comes when both processes have gone
 		if isOver := err == nil; isOver != endsGroup {
 			t.Errorf("with EndsGroup %v: %v after %q", endsGroup, err, words)

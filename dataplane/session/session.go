@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package session keeps shells that live from run to run, so that variables, functions, jobs and the
-// working directory stay. The end of a run is told on a descriptor of its own: nothing a program
+// working directory stay. The end of a run is reported on a descriptor of its own: nothing a program
 // prints can pass for it.
 package session
 

@@ -25,8 +25,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// patience is how long a test waits for something that must happen before it calls it missing.
-const patience = 30 * time.Second
+// testTimeout is how long a test waits for something that must happen before it calls it missing.
+const testTimeout = 30 * time.Second
 
 func newTerminals(t *testing.T, env ...string) *Terminals {
 	t.Helper()
@@ -103,7 +103,7 @@ func awaitBacklog(client *Client) {
 func readUntil(t *testing.T, client *Client, text string) string {
 	t.Helper()
 	var seen bytes.Buffer
-	deadline := time.After(patience)
+	deadline := time.After(testTimeout)
 	for !strings.Contains(seen.String(), text) {
 		select {
 		case chunk, isOpen := <-client.Output():
@@ -122,7 +122,7 @@ func readUntil(t *testing.T, client *Client, text string) string {
 func readAll(t *testing.T, client *Client) (stdout, stderr string) {
 	t.Helper()
 	streams := map[Stream]*bytes.Buffer{Stdout: {}, Stderr: {}}
-	deadline := time.After(patience)
+	deadline := time.After(testTimeout)
 	for {
 		select {
 		case chunk, isOpen := <-client.Output():

@@ -197,7 +197,7 @@ func TestOutputFlowsIntoTheRingWhileNobodyIsAttached(t *testing.T) {
 	client.Detach()
 	select {
 	case <-terminal.ended:
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Fatal("the shell waits for a client")
 	}
 	again := attach(t, terminal, Pipe, 0)
@@ -219,7 +219,7 @@ func TestAClientThatDoesNotReadHoldsTheShellBackAndCostsLittle(t *testing.T) {
 	client.Detach()
 	select {
 	case <-terminal.ended:
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Fatal("the shell still waits for a client that left")
 	}
 	if got := terminal.Status().OutputOffset; got != total {

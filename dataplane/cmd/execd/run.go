@@ -109,8 +109,8 @@ func serve(ctx context.Context, c config, server *execd.Server, listeners []net.
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     slog.NewLogLogger(server.Log.Handler(), slog.LevelDebug),
 	}
-	var newcomers listen.Newcomers
-	newcomers.Watch(httpServer)
+	var pending listen.PendingConns
+	pending.Watch(httpServer)
 	main, err := startEntrypoint(c.entrypoint, server.Environ, table)
 	if err != nil {
 		return 0, err
@@ -141,7 +141,7 @@ func serve(ctx context.Context, c config, server *execd.Server, listeners []net.
 			queue.Finish(c.shutdownGrace)
 		}
 		accepting.Wait()
-		newcomers.Wait(ending)
+		pending.Wait(ending)
 		shutdown(ending, httpServer)
 		return nil
 	})

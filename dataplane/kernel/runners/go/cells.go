@@ -26,9 +26,9 @@ type Failure struct {
 	Traceback []string `json:"traceback"`
 }
 
-// interruptPatience is how long interrupted code has to get to the next round of a loop. Code that
+// interruptTimeout is how long interrupted code has to get to the next round of a loop. Code that
 // waits for something is left waiting.
-const interruptPatience = 200 * time.Millisecond
+const interruptTimeout = 200 * time.Millisecond
 
 // cells is all that earlier cells have left.
 type cells struct {
@@ -119,7 +119,7 @@ func (c *cells) load(parts *parts, number int, interrupted <-chan struct{}) (*pl
 		}
 		object := filepath.Join(home, name+".so")
 		build := exec.CommandContext(ctx, "go", "build", "-buildmode=plugin", "-ldflags=-s -w", "-o", object, "./"+name)
-		build.Dir, build.WaitDelay = c.dir, interruptPatience
+		build.Dir, build.WaitDelay = c.dir, interruptTimeout
 		said, err := build.CombinedOutput()
 		if err == nil {
 			loaded, err := plugin.Open(object)
@@ -167,7 +167,7 @@ func (c *cells) execute(loaded *plugin.Plugin, number int, interrupted <-chan st
 	case <-interrupted:
 		select {
 		case <-ended:
-		case <-time.After(interruptPatience):
+		case <-time.After(interruptTimeout):
 		}
 		failure = &Failure{Name: "KeyboardInterrupt", Traceback: []string{}}
 	}
@@ -215,7 +215,7 @@ func symbol[T any](loaded *plugin.Plugin, name string) *T {
 	return found.(*T)
 }
 
-// runCell runs a cell and tells its end also when it panics or its goroutine is ended.
+// runCell runs a cell and reports its end also when it panics or its goroutine is ended.
 func runCell(cell func(), ended chan<- *Failure) {
 	var failure *Failure
 	defer func() {

@@ -44,7 +44,7 @@ func (w *wire) say(message message) {
 	}
 }
 
-// show says a result and waits until the daemon has told it, so that output stays in order.
+// show says a result and waits until the daemon has sent it, so that output stays in order.
 func (w *wire) show(forms map[string]any, count int) {
 	w.say(message{Type: "result", Data: forms, Count: count})
 	_, _ = w.acks.Read(make([]byte, 1)) // fails only when the daemon has gone

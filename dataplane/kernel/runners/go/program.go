@@ -36,7 +36,7 @@ func newKnown() *known {
 	return &known{imports: imports, declarations: []declaration{display}}
 }
 
-// add remembers what a cell declares; a name that is declared anew loses its old meaning, a type also
+// add remembers what a cell declares; a name that is declared again loses its old meaning, a type also
 // its methods.
 func (k *known) add(p *parts) {
 	maps.Copy(k.imports, p.imports)

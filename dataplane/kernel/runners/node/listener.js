@@ -10,7 +10,7 @@ const { parentPort, workerData } = require("node:worker_threads");
 
 const { Turns } = require("./turns.js");
 
-const PATIENCE_MS = 100; // how long a main thread that has time takes to hear an interrupt, at most
+const TIMEOUT_MS = 100; // how long a main thread that has time takes to hear an interrupt, at most
 const TRIES = 100; // how often the main thread may say that it cannot be ended where it is
 const STEP_MS = 1; // for the main thread to go on to another place
 const turns = new Turns(workerData.turns);
@@ -29,7 +29,7 @@ function pass(order) {
 // main thread must not do what has to be done whole, and a cell that has ended is left alone: what is
 // ended without need is the next thing that runs, whatever it is.
 function insist() {
-  if (turns.waitForEnd(count, PATIENCE_MS)) return;
+  if (turns.waitForEnd(count, TIMEOUT_MS)) return;
   turns.lock();
   if (turns.hasEnded(count)) {
     turns.unlock();

@@ -83,7 +83,7 @@ class Output extends Writable {
   }
 }
 
-// show says a result and waits until the daemon has told it, so that output stays in order.
+// show says a result and waits until the daemon has sent it, so that output stays in order.
 function show(data, rest) {
   const message = { type: "result", data, ...rest };
   wholly(() => {

@@ -75,8 +75,8 @@ class Turns {
   }
 
   // waitForEnd says whether a cell has ended, or does within a time.
-  waitForEnd(number, patience) {
-    if (!this.hasEnded(number)) wait(this.words, ENDED, number - 1, patience);
+  waitForEnd(number, timeout) {
+    if (!this.hasEnded(number)) wait(this.words, ENDED, number - 1, timeout);
     return this.hasEnded(number);
   }
 }

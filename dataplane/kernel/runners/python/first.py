@@ -106,8 +106,8 @@ class First:
         self.main.__builtins__ = sys.modules["builtins"]
         self.own_names = dict(self.main.__dict__)
         self.cells: list[Cell] = []
-        """All that have run, the last perhaps without being told."""
-        self.is_last_told = True
+        """All that have run, the last perhaps without being answered."""
+        self.is_last_answered = True
         self.rest = b""
         """What the daemon has said and nobody has read."""
         self.path: list[str] = []
@@ -124,7 +124,7 @@ class First:
         self._settle(_read(self._line()))
         _signal.signal(_signal.SIGINT, self._interrupted)
         _signal.pthread_sigmask(_signal.SIG_UNBLOCK, [_signal.SIGINT])
-        while self.is_last_told:
+        while self.is_last_answered:
             line = self._line()
             order = _read(line)
             if order["type"] == "forget":
@@ -136,7 +136,7 @@ class First:
                 self.rest = line + b"\n" + self.rest
                 return
             self.is_interrupted = False
-            if self.is_last_told:
+            if self.is_last_answered:
                 _flush_output()
                 _say('{"type":"done"}')
 
@@ -173,8 +173,8 @@ class First:
         self.cells.append(cell)
         self._run(cell, steps)
         shown = plain.text(cell.value)
-        self.is_last_told = cell.error is None and shown is not None
-        if self.is_last_told and cell.value is not None:
+        self.is_last_answered = cell.error is None and shown is not None
+        if self.is_last_answered and cell.value is not None:
             _flush_output()
             data = f'{{"text/plain":{_json.encode_basestring_ascii(shown)}}}'
             _say(f'{{"type":"result","data":{data},"count":{cell.count}}}')
@@ -191,7 +191,7 @@ class First:
                     cell.value = eval(step, self.main.__dict__)
             finally:
                 self._is_running = False
-        except BaseException as error:  # noqa: BLE001 - told by IPython
+        except BaseException as error:  # noqa: BLE001 - reported by IPython
             self._is_running = False
             cell.error = error.with_traceback(error.__traceback__.tb_next)
 
@@ -232,7 +232,7 @@ def _flush_output() -> None:
 
 def become_ipython(first: First) -> None:
     """Go on as a context like any other, made in the surroundings that this one began with."""
-    if first.is_last_told:  # then an interrupt is for a cell that has not begun
+    if first.is_last_answered:  # then an interrupt is for a cell that has not begun
         _signal.pthread_sigmask(_signal.SIG_BLOCK, [_signal.SIGINT])
         if first.is_interrupted:
             os.kill(os.getpid(), _signal.SIGINT)

@@ -64,7 +64,7 @@ final class Wire {
         }
     }
 
-    /** Says a result and waits until the daemon has told it, so that output stays in order. */
+    /** Says a result and waits until the daemon has sent it, so that output stays in order. */
     synchronized void show(Map<String, ?> forms, Map<String, ?> rest) {
         Map<String, Object> content = new HashMap<>(rest);
         content.put("data", forms);

@@ -13,7 +13,7 @@ from traitlets import ObjectName, Unicode
 
 CHART = "application/vnd.opensandbox.chart+json"
 MAX_POINTS = 10_000
-"""Bounds what is told of one figure; one with more has only its picture."""
+"""Bounds what is reported of one figure; one with more has only its picture."""
 
 
 class ChartFormatter(BaseFormatter):

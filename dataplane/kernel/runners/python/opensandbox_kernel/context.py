@@ -131,17 +131,18 @@ class Cells:
         self._is_interrupted = False
 
     def serve(
-        self, told: Sequence[RanWithoutShell] = (), untold: RanWithoutShell | None = None
+        self, answered: Sequence[RanWithoutShell] = (), unanswered: RanWithoutShell | None = None
     ) -> NoReturn:
         """Run the loop for ever; an interrupt that hits a task in the background ends only that.
 
-        What ran before there was a shell comes first; the daemon waits for the end of the untold.
+        What ran before there was a shell comes first; the daemon waits for the end of what is
+        unanswered.
         """
         asyncio.set_event_loop(self._loop)
         nesting.allow()
         signal.signal(signal.SIGINT, self._interrupted)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-        self._serving = self._loop.create_task(self._serve(told, untold))
+        self._serving = self._loop.create_task(self._serve(answered, unanswered))
         while not self._serving.done():
             try:
                 self._loop.run_until_complete(self._serving)
@@ -154,14 +155,16 @@ class Cells:
                     raise
         os._exit(1)
 
-    async def _serve(self, told: Sequence[RanWithoutShell], untold: RanWithoutShell | None) -> None:
-        for cell in told:
+    async def _serve(
+        self, answered: Sequence[RanWithoutShell], unanswered: RanWithoutShell | None
+    ) -> None:
+        for cell in answered:
             self._shell.ran = cell
             await self._run_cell(cell.code)
         self._shell.wire = self._wire
-        if untold is not None:
-            self._shell.ran = untold
-            await self._answer(untold.code)
+        if unanswered is not None:
+            self._shell.ran = unanswered
+            await self._answer(unanswered.code)
         while True:
             try:
                 order = await self._orders.next()
@@ -216,7 +219,7 @@ class Cells:
         )
         error = result.error_before_exec or result.error_in_exec
         if error is not None and shell.failure is None:  # IPython has only printed it
-            shell.failure = shell.told(error)
+            shell.failure = shell.failure_of(error)
         shell.events.trigger("post_execute")
         shell.events.trigger("post_run_cell", result)
 
@@ -226,7 +229,7 @@ class Cells:
         if self._cell is None:  # one that is late, or one that is early
             self._is_interrupted = self._is_ordered or self._orders.is_coming()
             return
-        if self._cell.done() or self._shell.ran is not None:  # and what waits for it is being told
+        if self._cell.done() or self._shell.ran is not None:  # and its client is being answered
             return
         self._is_interrupted = True
         task = asyncio.current_task(self._loop)

@@ -74,7 +74,7 @@ class Displays(DisplayPublisher):
         shell.show(data, **({"display_id": str(display_id)} if display_id else {}), update=update)
 
     def clear_output(self, wait: bool = False) -> None:
-        """Do nothing: what was told stays told."""
+        """Do nothing: what was sent stays sent."""
 
 
 class RanWithoutShell(Protocol):
@@ -109,13 +109,13 @@ class Shell(InteractiveShell):
         return self._end_as(ran, options["result"])
 
     def _end_as(self, ran: RanWithoutShell, result: Any) -> bool:
-        """Tell the end of a cell as run_code does; what it raised has been raised below this."""
+        """Report the end of a cell as run_code does; what it raised has been raised below this."""
         __tracebackhide__ = "__ipython_bottom__"
         try:
             if ran.error is not None:
                 raise ran.error
             self.displayhook(ran.value)
-        except BaseException as error:  # noqa: BLE001 - told
+        except BaseException as error:  # noqa: BLE001 - reported
             result.error_in_exec = error
             is_exit = isinstance(error, SystemExit)
             self.showtraceback(exception_only=is_exit, running_compiled_code=not is_exit)
@@ -135,8 +135,8 @@ class Shell(InteractiveShell):
         lines = [line for line in _lines(theirs) if _HIDDEN not in line]
         self.failure = {"ename": etype.__name__, "evalue": _text(evalue), "traceback": lines}
 
-    def told(self, error: BaseException) -> dict[str, Any]:
-        """Tell an error that IPython only prints: a group, or a magic that does not exist."""
+    def failure_of(self, error: BaseException) -> dict[str, Any]:
+        """Describe an error that IPython only prints: a group, or a magic that does not exist."""
         frames = error.__traceback__.tb_next if error.__traceback__ else None  # without IPython's
         lines = _lines(traceback.format_exception(type(error), error, frames))
         return {"ename": type(error).__name__, "evalue": _text(error), "traceback": lines}
@@ -198,7 +198,7 @@ def warmed(main: ModuleType | None = None) -> Shell:
         for cell in ("1 + 1", "import sys\ndel sys", "1 / 0", "'warm'"):
             shell.run_cell(cell)
     builtins.input = refuse_input
-    warnings.filterwarnings("ignore", message="To exit: use")  # of SystemExit, which is told anyway
+    warnings.filterwarnings("ignore", message="To exit: use")  # of SystemExit, which is sent anyway
     shell.reset(new_session=True)
     shell.execution_count = 1
     return shell

@@ -18,7 +18,7 @@ class Predecessor(Protocol):
     main: ModuleType
     own_names: dict[str, object]
     cells: list[RanWithoutShell]
-    is_last_told: bool
+    is_last_answered: bool
     rest: bytes
 
 
@@ -43,7 +43,7 @@ def take_over(shell: Shell, first: Predecessor, connection: int, acknowledgement
     """Tell IPython of the cells until now, then run those that come. Never returns."""
     daemon = socket.socket(fileno=connection)
     orders, wire = Orders(daemon, first.rest), Wire(daemon, acknowledgements)
-    told, untold = first.cells, None
-    if not first.is_last_told:
-        told, untold = first.cells[:-1], first.cells[-1]
-    Cells(shell, orders, wire).serve(told, untold)
+    answered, unanswered = first.cells, None
+    if not first.is_last_answered:
+        answered, unanswered = first.cells[:-1], first.cells[-1]
+    Cells(shell, orders, wire).serve(answered, unanswered)

@@ -36,7 +36,7 @@ class Wire:
         self._connection.sendall(_line(message))
 
     def show(self, data: dict[str, Any], **rest: Any) -> None:
-        """Send a result, and return when the daemon has told it, so that output stays in order."""
+        """Send a result, and return when the daemon has sent it, so that output stays in order."""
         if not self.is_ours:
             return
         flush_output()

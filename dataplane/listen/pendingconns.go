@@ -9,9 +9,9 @@ import (
 	"sync"
 )
 
-// Newcomers are the connections of a server whose first request has not reached its handler.
+// PendingConns are the connections of a server whose first request has not reached its handler.
 // http.Server.Shutdown drops such requests; who waits for them first does not.
-type Newcomers struct {
+type PendingConns struct {
 	mu      sync.Mutex
 	waiting map[net.Conn]struct{}
 	none    chan struct{} // closed when there are none; nil: nobody waits for that
@@ -20,16 +20,16 @@ type Newcomers struct {
 type connKey struct{}
 
 // Watch begins to look at a server that does not serve yet and has no hooks for its connections.
-func (n *Newcomers) Watch(server *http.Server) {
-	n.waiting = map[net.Conn]struct{}{}
+func (p *PendingConns) Watch(server *http.Server) {
+	p.waiting = map[net.Conn]struct{}{}
 	server.ConnState = func(conn net.Conn, state http.ConnState) {
 		switch state {
 		case http.StateNew:
-			n.mu.Lock()
-			defer n.mu.Unlock()
-			n.waiting[conn] = struct{}{}
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.waiting[conn] = struct{}{}
 		case http.StateClosed, http.StateHijacked:
-			n.arrived(conn)
+			p.arrived(conn)
 		}
 	}
 	server.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
@@ -37,35 +37,35 @@ func (n *Newcomers) Watch(server *http.Server) {
 	}
 	handler := server.Handler
 	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		n.arrived(r.Context().Value(connKey{}).(net.Conn))
+		p.arrived(r.Context().Value(connKey{}).(net.Conn))
 		handler.ServeHTTP(w, r)
 	})
 }
 
 // Wait returns when there are none, or when ctx ends.
-func (n *Newcomers) Wait(ctx context.Context) {
-	n.mu.Lock()
-	if len(n.waiting) == 0 {
-		n.mu.Unlock()
+func (p *PendingConns) Wait(ctx context.Context) {
+	p.mu.Lock()
+	if len(p.waiting) == 0 {
+		p.mu.Unlock()
 		return
 	}
-	if n.none == nil {
-		n.none = make(chan struct{})
+	if p.none == nil {
+		p.none = make(chan struct{})
 	}
-	none := n.none
-	n.mu.Unlock()
+	none := p.none
+	p.mu.Unlock()
 	select {
 	case <-none:
 	case <-ctx.Done():
 	}
 }
 
-func (n *Newcomers) arrived(conn net.Conn) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	delete(n.waiting, conn)
-	if len(n.waiting) == 0 && n.none != nil {
-		close(n.none)
-		n.none = nil
+func (p *PendingConns) arrived(conn net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.waiting, conn)
+	if len(p.waiting) == 0 && p.none != nil {
+		close(p.none)
+		p.none = nil
 	}
 }
