@@ -130,8 +130,8 @@ class Cells:
                 return
 
     async def _on_error(self, error: ExecutionError) -> None:
-        told = "\n".join(error.traceback) or f"{error.name}: {error.value}"
-        await self._stderr.write(f"{told.rstrip()}\n".encode())
+        message = "\n".join(error.traceback) or f"{error.name}: {error.value}"
+        await self._stderr.write(f"{message.rstrip()}\n".encode())
 
     async def _keep(self, picture: str, ending: str) -> None:
         if self._save is None:

@@ -9,7 +9,7 @@ from datetime import timedelta
 import click
 from click.shell_completion import CompletionItem
 
-PATIENCE = timedelta(seconds=2)  # nobody waits longer for a completion
+TIMEOUT = timedelta(seconds=2)  # nobody waits longer for a completion
 MOST = 100
 
 
@@ -29,7 +29,7 @@ def sandbox_ids(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
             api_key=settings.get("connection.api_key"),
             domain=settings.get("connection.domain"),
             protocol=settings.get("connection.protocol") or "http",
-            request_timeout=PATIENCE,
+            request_timeout=TIMEOUT,
             retry_policy=RetryPolicy.disabled(),
         )
         with SandboxManagerSync.create(config) as manager:

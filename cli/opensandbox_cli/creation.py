@@ -65,12 +65,12 @@ async def create(invocation: Invocation, flags: Flags) -> Sandbox:
     """Make a sandbox as the flags, the file and the defaults say."""
     from opensandbox import Sandbox
 
-    wish = _wish(invocation, flags)
-    template = wish.pop("template_id", None)
+    arguments = _arguments(invocation, flags)
+    template = arguments.pop("template_id", None)
     async with progress.doing("making a sandbox"):
         if template is not None:
-            return await Sandbox.create_from_template(template, **wish)
-        return await Sandbox.create(wish.pop("image", None), **wish)
+            return await Sandbox.create_from_template(template, **arguments)
+        return await Sandbox.create(arguments.pop("image", None), **arguments)
 
 
 @asynccontextmanager
@@ -107,21 +107,22 @@ async def _end(sandbox: Sandbox) -> None:
                 raise
 
 
-def _wish(invocation: Invocation, flags: Flags) -> Flags:
-    wish = _from_file(flags["file"]) if flags["file"] else {}
-    wish |= _from_flags(flags)
+def _arguments(invocation: Invocation, flags: Flags) -> Flags:
+    arguments = _from_file(flags["file"]) if flags["file"] else {}
+    arguments |= _from_flags(flags)
     settings = invocation.settings
-    if not {"image", "snapshot_id", "template_id"} & wish.keys() and not _names_pool(wish):
-        wish["image"] = _image(settings.get("defaults.image"), flags)
-    if "timeout" not in wish and (default := settings.get("defaults.timeout")):
-        wish["timeout"] = LIFETIME.convert(default, None, None)
-    if wish.get("timeout") == "none":
-        wish["timeout"] = None
-    return wish | {"connection_config": invocation.config()}
+    sources = {"image", "snapshot_id", "template_id"}
+    if not sources & arguments.keys() and not _names_pool(arguments):
+        arguments["image"] = _image(settings.get("defaults.image"), flags)
+    if "timeout" not in arguments and (default := settings.get("defaults.timeout")):
+        arguments["timeout"] = LIFETIME.convert(default, None, None)
+    if arguments.get("timeout") == "none":
+        arguments["timeout"] = None
+    return arguments | {"connection_config": invocation.config()}
 
 
-def _names_pool(wish: Flags) -> bool:
-    return bool((wish.get("extensions") or {}).get("poolRef"))
+def _names_pool(arguments: Flags) -> bool:
+    return bool((arguments.get("extensions") or {}).get("poolRef"))
 
 
 def _from_flags(flags: Flags) -> Flags:
@@ -177,13 +178,13 @@ def _from_file(path: Path) -> Flags:
         raise CommandFault(f"{path} must hold a JSON object", ExitCode.USAGE)
     # What flags may still add is not missed in the file.
     asked = CreateSandboxRequest.model_construct(**_checked_fields(path, content))
-    wish = {name: getattr(asked, name) for name in asked.model_fields_set}
-    if "resource_limits" in wish:
-        wish["resource"] = wish.pop("resource_limits")
-    if "timeout" in wish:
-        seconds = wish["timeout"]
-        wish["timeout"] = "none" if seconds is None else timedelta(seconds=seconds)
-    return wish
+    arguments = {name: getattr(asked, name) for name in asked.model_fields_set}
+    if "resource_limits" in arguments:
+        arguments["resource"] = arguments.pop("resource_limits")
+    if "timeout" in arguments:
+        seconds = arguments["timeout"]
+        arguments["timeout"] = "none" if seconds is None else timedelta(seconds=seconds)
+    return arguments
 
 
 def _checked_fields(path: Path, content: Flags) -> Flags:

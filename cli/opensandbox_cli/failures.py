@@ -34,7 +34,7 @@ class ExitCode(IntEnum):
 
 
 class CommandFault(Exception):
-    """Something a person can mend; the message says how."""
+    """Something a person can fix; the message says how."""
 
     def __init__(self, message: str, exit_code: int = ExitCode.FAILED) -> None:
         """Say what is wrong and what to do about it."""

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import AsyncIterator
 
-PATIENCE = 1.0  # seconds that need no explanation
+QUIET_SECONDS = 1.0  # that need no explanation
 INTERVAL = 0.1
 FRAMES = "|/-\\"
 CLEAR = "\r\x1b[K"
@@ -34,7 +34,7 @@ async def doing(what: str) -> AsyncIterator[None]:
 
 async def _spin(what: str) -> None:
     started = time.monotonic()
-    await asyncio.sleep(PATIENCE)
+    await asyncio.sleep(QUIET_SECONDS)
     try:
         for turn in range(1 << 30):
             seconds = int(time.monotonic() - started)

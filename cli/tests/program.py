@@ -62,9 +62,9 @@ class Osb:
         return done.stdout.decode()
 
     @contextmanager
-    def sandbox(self, **wishes: Any) -> Iterator[str]:
+    def sandbox(self, **arguments: Any) -> Iterator[str]:
         """Make a sandbox for a block, with the client, and end it afterwards if it still lives."""
-        made = SandboxSync.create("host", connection_config=self._config, **wishes)
+        made = SandboxSync.create("host", connection_config=self._config, **arguments)
         try:
             yield made.id
         finally:

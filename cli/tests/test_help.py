@@ -157,8 +157,8 @@ def test_help_does_not_wait_for_the_client(words: list[str]) -> None:
 
 def test_a_command_does_without_the_command_line_of_httpx(lonely_osb: Osb) -> None:
     program = replace(lonely_osb, variables={"PYTHONPROFILEIMPORTTIME": "1"})
-    told = program.run("sandbox", "list").stderr.decode()
-    imported = {line.rpartition("|")[2].strip() for line in told.splitlines()}
+    stderr = program.run("sandbox", "list").stderr.decode()
+    imported = {line.rpartition("|")[2].strip() for line in stderr.splitlines()}
     assert "httpx" in imported
     assert not imported & {"rich", "pygments"}
 

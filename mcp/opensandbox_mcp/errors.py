@@ -28,9 +28,9 @@ _OTHERWISE = "Look at diagnostics_logs of the sandbox, or at the server's log by
 
 def explain(error: SandboxException) -> str:
     """Return the line for an error of the client or the server."""
-    told = (error.error.message or str(error)).rstrip(". ")
+    message = (error.error.message or str(error)).rstrip(". ")
     request = f" (request {error.request_id})" if error.request_id else ""
-    return one_line(f"[{error.error.code}] {told}{request}. {_advice(error)}")
+    return one_line(f"[{error.error.code}] {message}{request}. {_advice(error)}")
 
 
 def explain_arguments(tool: str, error: ValidationError) -> str:

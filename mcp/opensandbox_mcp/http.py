@@ -12,7 +12,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from opensandbox_mcp.gate import Admission, Gate, known_hosts
+from opensandbox_mcp.admission import Admission, AdmissionMiddleware, known_hosts
 from opensandbox_mcp.sandboxes import SESSION_HEADER
 from opensandbox_mcp.server import SandboxServer
 
@@ -52,12 +52,12 @@ def serve_http(server: SandboxServer, settings: HTTPSettings) -> None:
 
 
 def build_app(server: SandboxServer, settings: HTTPSettings, port: int) -> ASGIApp:
-    """Wire the application: the gate, the end of sessions, the SDK's own."""
+    """Wire the application: admission, the end of sessions, the SDK's own."""
     workspace = server.config.workspace
     app: ASGIApp = server.streamable_http_app(
         streamable_http_path=PATH,
         session_idle_timeout=workspace.timeout.total_seconds() if workspace else IDLE_SECONDS,
-        # The gate below is stricter.
+        # The admission below is stricter.
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
     hosts = known_hosts(settings.host, port, settings.allowed_hosts)
@@ -67,7 +67,7 @@ def build_app(server: SandboxServer, settings: HTTPSettings, port: int) -> ASGIA
         origins={*settings.allowed_origins, *(f"http://{host}" for host in hosts)},
         needs_session=workspace is not None,
     )
-    return Gate(_EndedSessions(app, server), admission)
+    return AdmissionMiddleware(_EndedSessions(app, server), admission)
 
 
 class _EndedSessions:

@@ -48,15 +48,15 @@ async def read_file(call: Call, sandbox_id: str, path: str) -> str | bytes:
 async def read_logs(call: Call, sandbox_id: str) -> str:
     """Return the logs of a sandbox."""
     async with sandboxes_of(call).id_of(call, sandbox_id) as found:
-        told = await sandboxes_of(call).manager.get_diagnostic_logs(found, "all")
-    return newest(told).content or ""
+        logs = await sandboxes_of(call).manager.get_diagnostic_logs(found, "all")
+    return newest(logs).content or ""
 
 
 async def read_events(call: Call, sandbox_id: str) -> str:
     """Return what happened to a sandbox."""
     async with sandboxes_of(call).id_of(call, sandbox_id) as found:
-        told = await sandboxes_of(call).manager.get_diagnostic_events(found, "all")
-    return newest(told).content or ""
+        events = await sandboxes_of(call).manager.get_diagnostic_events(found, "all")
+    return newest(events).content or ""
 
 
 async def read_command(call: Call, sandbox_id: str, execution_id: str) -> str:

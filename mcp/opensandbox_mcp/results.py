@@ -33,7 +33,7 @@ class Health(BaseModel):
 
 
 class Endpoint(BaseModel):
-    """The way to a port, and what requests to it must carry."""
+    """The endpoint of a port, and what requests to it must carry."""
 
     endpoint: str
     headers: dict[str, str]

@@ -114,8 +114,8 @@ class _Watch:
     def result(self, execution: Execution) -> CommandResult:
         """Put what was kept into the execution."""
         logs = ExecutionLogs(stdout=self._stdout.messages, stderr=self._stderr.messages)
-        told = execution.model_dump(exclude={"logs"})
-        return CommandResult(**told, logs=logs, note=self._note(execution))
+        fields = execution.model_dump(exclude={"logs"})
+        return CommandResult(**fields, logs=logs, note=self._note(execution))
 
     def _note(self, execution: Execution) -> str | None:
         cut = [

@@ -42,7 +42,7 @@ async def main(domain: str, *languages: str) -> None:
             context = await interpreter.codes.create_context(language)
             for cell in CELLS[language]:
                 execution = await interpreter.codes.run(cell, context=context)
-                print(json.dumps(_told(execution)))
+                print(json.dumps(_report(execution)))
             default = await interpreter.codes.run(CELLS[language][0], language=language)
             assert default.error is None, default.error
             assert context.id in [c.id for c in await interpreter.codes.list_contexts(language)]
@@ -50,7 +50,7 @@ async def main(domain: str, *languages: str) -> None:
         await sandbox.kill()
 
 
-def _told(execution) -> dict:
+def _report(execution) -> dict:
     return {
         "out": "".join(message.text for message in execution.logs.stdout),
         "result": [result.text.strip() for result in execution.result],

@@ -50,10 +50,10 @@ def context(daemon: Daemon, request: pytest.FixtureRequest) -> Iterator[Context]
 def test_an_error_of_any_size_fits_into_one_event(context: Context) -> None:
     code = LARGE_ERROR[context.language].format(10_000_000)
     with context.running(code) as events:
-        told = next_of(events, "error")
-    assert told["error"]["evalue"].startswith("xxx")
-    assert told["error"]["evalue"].endswith("more bytes)")
-    assert len(str(told)) < MAX_FRAME
+        event = next_of(events, "error")
+    assert event["error"]["evalue"].startswith("xxx")
+    assert event["error"]["evalue"].endswith("more bytes)")
+    assert len(str(event)) < MAX_FRAME
 
 
 @pytest.mark.parametrize("language", ["python", "go"])

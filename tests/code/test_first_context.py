@@ -160,8 +160,8 @@ PROGRAMS = [
 ]
 
 
-def told(context: Context, cell: str) -> list[Event]:
-    """Run a cell and return what was told of it, but for what differs from run to run."""
+def reported(context: Context, cell: str) -> list[Event]:
+    """Run a cell and return what was reported of it, but for what differs from run to run."""
     events: list[Event] = []
     for event in context.run(cell).events[1:]:
         if event["type"] == "ping":  # how long it took is chance, too
@@ -183,7 +183,7 @@ def test_the_first_context_tells_what_others_tell(
     directory = str(tmp_path)
     with forked_context(daemon, cwd=directory) as forked, first_context(cwd=directory) as first:
         for cell in cells:
-            assert told(first, cell) == told(forked, cell), cell
+            assert reported(first, cell) == reported(forked, cell), cell
 
 
 def test_the_traceback_of_an_interrupted_plain_cell_shows_nothing_of_ours() -> None:

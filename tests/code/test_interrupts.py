@@ -47,7 +47,7 @@ class Language:
     contexts: Callable[[Daemon], AbstractContextManager[Context]] | None = None
     """Makes the context; a plain one unless said."""
     renewed: int = 0
-    """After how many interrupts the context is made anew; 0: never."""
+    """After how many interrupts the context is made again; 0: never."""
 
 
 def _first(_: Daemon) -> AbstractContextManager[Context]:
@@ -229,8 +229,8 @@ def test_a_cell_that_waits_for_nothing_outlives_the_collection_of_garbage(daemon
     context.run("require('v8').setFlagsFromString('--expose-gc')")
     context.run("const x = 'kept', collect = require('vm').runInNewContext('gc')")
     for _ in range(2):
-        told = "setTimeout(() => { collect(); console.log('collected') }, 1)"
-        with context.running(f"{told}; await new Promise(() => {{}})") as events:
+        timer = "setTimeout(() => { collect(); console.log('collected') }, 1)"
+        with context.running(f"{timer}; await new Promise(() => {{}})") as events:
             next_of(events, "stdout")
             assert context.interrupt().status_code == 200
             assert next_of(events, "error")["error"]["ename"] == "KeyboardInterrupt"

@@ -225,11 +225,11 @@ def test_an_error_has_the_languages_name(shared: Context, language: Language) ->
 
 
 def test_a_traceback_leads_to_the_code(shared: Context, language: Language) -> None:
-    told = "\n".join(shared.failure(language.throw_deep)["traceback"])
-    at = [told.find(part) for part in language.trace]
-    assert -1 not in at, told
-    assert at == sorted(at), told
-    assert "runner" not in told, told
+    trace = "\n".join(shared.failure(language.throw_deep)["traceback"])
+    at = [trace.find(part) for part in language.trace]
+    assert -1 not in at, trace
+    assert at == sorted(at), trace
+    assert "runner" not in trace, trace
 
 
 def test_a_context_has_its_own_directory_and_variables(daemon: Daemon, language: Language) -> None:

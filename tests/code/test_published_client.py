@@ -33,12 +33,12 @@ def test_the_published_client_runs_cells(daemon: Daemon, language: str) -> None:
             check=False,
         )
     assert finished.returncode == 0, finished.stderr
-    told = [json.loads(line) for line in finished.stdout.splitlines()]
-    assert [one["error"] for one in told] == [None, None, None, FAILURES[language]]
-    assert [one["is_complete"] for one in told] == [True, True, True, False]
-    assert told[2]["out"] == "grüße\n"
+    reports = [json.loads(line) for line in finished.stdout.splitlines()]
+    assert [one["error"] for one in reports] == [None, None, None, FAILURES[language]]
+    assert [one["is_complete"] for one in reports] == [True, True, True, False]
+    assert reports[2]["out"] == "grüße\n"
     if language == "bash":
-        assert told[1]["out"] == "42\n"
+        assert reports[1]["out"] == "42\n"
     else:
-        assert told[1]["result"] == ["42"]
-        assert told[2]["result"] == ["20"]
+        assert reports[1]["result"] == ["42"]
+        assert reports[2]["result"] == ["20"]

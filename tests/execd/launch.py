@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.daemon import BINARY
 
-PATIENCE_SECONDS = 20.0  # bounds waiting for an end that must come
+TIMEOUT_SECONDS = 20.0  # bounds waiting for an end that must come
 
 
 @contextmanager
@@ -30,7 +30,7 @@ def running(
         yield process
     finally:
         process.terminate()
-        process.communicate(timeout=PATIENCE_SECONDS)
+        process.communicate(timeout=TIMEOUT_SECONDS)
 
 
 def outcome(
@@ -41,7 +41,7 @@ def outcome(
         [str(BINARY), f"--state-dir={home / 'state'}", *arguments],
         env={**os.environ, **(environment or {})},
         capture_output=True,
-        timeout=PATIENCE_SECONDS,
+        timeout=TIMEOUT_SECONDS,
         check=False,
     )
 

@@ -21,7 +21,7 @@ def peak_mib(pid: int) -> float:
 
 
 def reset_peak(pid: int) -> None:
-    """Begin measuring the peak anew."""
+    """Begin measuring the peak again."""
     Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The small routes, one error shape at every door, logs and metrics."""
+"""The small routes, one shape of error on all, logs and metrics."""
 
 import json
 import time

@@ -39,7 +39,7 @@ def routes() -> list[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[Daemon]:
-    """Run one daemon with a token for all tests here: none of them gets past the door."""
+    """Run one daemon with a token for all tests here: no request of theirs is let in."""
     try:
         with run_daemon("user", token=TOKEN) as daemon:
             yield daemon
@@ -131,7 +131,7 @@ def test_a_token_is_read_from_a_descriptor(tmp_path: Path) -> None:
 def test_a_token_that_commands_could_see_or_that_is_missing_stops_the_start(
     tmp_path: Path, arguments: list[str], environment: dict[str, str]
 ) -> None:
-    """An unreadable or empty token must not mean an open door."""
+    """An unreadable or empty token must not mean open access."""
     flags = [f"--listen=unix://{tmp_path / 's'}", *arguments]
     ended = outcome(tmp_path, *flags, environment=environment)
     assert ended.returncode > 0

@@ -100,8 +100,8 @@ async def test_ctrl_c_interrupts_the_code_it_waits_for(server: Server) -> None:
             assert running.stdout is not None
             assert running.stdout.readline() == "here\n"
             running.send_signal(signal.SIGINT)
-            _, told = running.communicate(timeout=WAIT_SECONDS)
-        assert "KeyboardInterrupt" in told
+            _, stderr = running.communicate(timeout=WAIT_SECONDS)
+        assert "KeyboardInterrupt" in stderr
         assert (await sandbox.codes.run("x", context=context)).text == "5"
 
 

@@ -11,7 +11,7 @@ from opensandbox._events import Fold, Kind
 from opensandbox.models import ExecutionResult
 
 
-def told(forms: dict[str, object]) -> ExecutionResult:
+def result_of(forms: dict[str, object]) -> ExecutionResult:
     """Return what the client makes of a result with these forms."""
     fold = Fold(Kind.CODE)
     fold.add({"type": "result", "results": forms, "timestamp": 1})
@@ -35,7 +35,7 @@ def test_a_notebook_shows_what_there_is() -> None:
         "image/svg+xml": "<svg/>",
         "application/json": {"a": [1]},
     }
-    assert shown(told(forms)) == {
+    assert shown(result_of(forms)) == {
         "text/plain": "words",
         "text/html": "<b>words</b>",
         "image/png": picture,
@@ -45,10 +45,10 @@ def test_a_notebook_shows_what_there_is() -> None:
 
 
 def test_a_notebook_shows_nothing_more_than_there_is() -> None:
-    assert shown(told({"text": "words"})) == {"text/plain": "words"}
+    assert shown(result_of({"text": "words"})) == {"text/plain": "words"}
 
 
 def test_json_that_is_a_string_stays_one() -> None:
-    result = told({"application/json": "12"})
+    result = result_of({"application/json": "12"})
     assert result.extra_properties == {"application/json": json.dumps("12")}
     assert result._repr_json_() == "12"

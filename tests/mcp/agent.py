@@ -183,14 +183,14 @@ def http_process(
     server: Server | None, *flags: str, token: str | None = TOKEN
 ) -> Iterator[HTTPProcess]:
     """Run a process on a free port; it must end well when it is told to."""
-    told = environment(server) | ({"OPENSANDBOX_MCP_TOKEN": token} if token else {})
+    variables = environment(server) | ({"OPENSANDBOX_MCP_TOKEN": token} if token else {})
     process = subprocess.Popen(
         command("--transport", "streamable-http", "--port", "0", *flags),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=told,
+        env=variables,
         cwd="/",
     )
     assert process.stdout is not None

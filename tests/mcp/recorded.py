@@ -60,7 +60,7 @@ class Recorded:
 
     def answer(self, question: Question) -> Answer:
         """Return the recorded answer."""
-        if (found := self._find_the_way(question)) is not None:
+        if (found := self._answer_discovery(question)) is not None:
             return found
         for recorded, answer in self.exchanges:
             if recorded == question:
@@ -68,7 +68,7 @@ class Recorded:
                 return answer
         return 404, {"code": "NOT_RECORDED", "message": str(question)}
 
-    def _find_the_way(self, question: Question) -> Answer | None:
+    def _answer_discovery(self, question: Question) -> Answer | None:
         """Answer what a client asks to find a sandbox; clients differ there."""
         if found := _ENDPOINT.fullmatch(question.target):
             return 200, {"endpoint": f"{self.domain}/{_PLACES[found[1]]}", "headers": {}}

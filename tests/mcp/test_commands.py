@@ -111,9 +111,9 @@ def test_a_background_command_is_followed_by_cursor(
     assert (page["content"], page["running"]) == ("started\n", True)
     waiting = agent.start("command_logs", **follow, cursor=page["cursor"])
     held.unlink()
-    told = waiting.result(WAIT_SECONDS).structured_content
-    assert told is not None
-    assert told["content"] == "released\n"
+    result = waiting.result(WAIT_SECONDS).structured_content
+    assert result is not None
+    assert result["content"] == "released\n"
     assert wait_for_end(agent, sandbox_id, began["id"])["exit_code"] == 0
 
 

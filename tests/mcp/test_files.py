@@ -44,8 +44,8 @@ def test_a_file_is_written_read_found_moved_and_deleted(
     assert part["content"] == "gr"
     (found,) = agent.do("file_search", **here, path=work, pattern="*.txt")
     assert (found["path"], found["mode"], found["size"]) == (path, 640, 8)
-    (told,) = agent.do("file_info", **here, paths=[path])
-    assert told["type"] == "file"
+    (info,) = agent.do("file_info", **here, paths=[path])
+    assert info["type"] == "file"
     moves = [{"source": path, "destination": f"{work}/moved"}]
     assert agent.do("file_move", **here, entries=moves) == {"status": "moved"}
     changes = [{"path": f"{work}/moved", "old_content": "ü", "new_content": "ue"}]

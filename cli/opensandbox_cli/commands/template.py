@@ -55,18 +55,18 @@ async def create(invocation: Invocation, /, output: str, **flags: Any) -> None:
     from opensandbox.models.templates import CreateTemplateRequest
     from opensandbox_cli.creation import checked_model
 
-    wish = checked_model(CreateTemplateRequest, _wish(flags), "the template")
+    request = checked_model(CreateTemplateRequest, _fields(flags), "the template")
     async with invocation.manager("making a template") as manager:
-        made = await manager.create_template(wish)
+        made = await manager.create_template(request)
     if output == "raw":
         click.echo(made.template_id)
     else:
         show(record(made), output)
 
 
-def _wish(flags: dict[str, Any]) -> dict[str, Any]:
-    wish: dict[str, Any] = read_json(flags["file"]) if flags["file"] else {}
-    if not isinstance(wish, dict):
+def _fields(flags: dict[str, Any]) -> dict[str, Any]:
+    fields: dict[str, Any] = read_json(flags["file"]) if flags["file"] else {}
+    if not isinstance(fields, dict):
         raise CommandFault(f"{flags['file']} must hold a JSON object", ExitCode.USAGE)
     readiness = {
         "probe": flags["readiness_probe"],
@@ -82,7 +82,7 @@ def _wish(flags: dict[str, Any]) -> dict[str, Any]:
         "format": flags["format_"],
         "readiness": {name: value for name, value in readiness.items() if value is not None},
     }
-    return wish | {name: value for name, value in given.items() if value}
+    return fields | {name: value for name, value in given.items() if value}
 
 
 @template.command()

@@ -38,10 +38,10 @@ def credential_vault() -> None:
 @asynchronous
 async def create(invocation: Invocation, sandbox_id: str, file: Path, output: str) -> None:
     """Fill the vault of a sandbox: credentials, and where each is used."""
-    wish = _read(file)
+    content = _read(file)
     async with invocation.sandbox(sandbox_id) as held:
         state = await held.credential_vault.create(
-            credentials=wish.get("credentials", []), bindings=wish.get("bindings", [])
+            credentials=content.get("credentials", []), bindings=content.get("bindings", [])
         )
     show(record(state), output)
 
@@ -64,12 +64,12 @@ async def get(invocation: Invocation, sandbox_id: str, output: str) -> None:
 @asynchronous
 async def patch(invocation: Invocation, sandbox_id: str, file: Path, output: str) -> None:
     """Change what the vault holds."""
-    wish = _read(file)
+    content = _read(file)
     async with invocation.sandbox(sandbox_id) as held:
         state = await held.credential_vault.patch(
-            expected_revision=wish.get("expectedRevision"),
-            credentials=wish.get("credentials"),
-            bindings=wish.get("bindings"),
+            expected_revision=content.get("expectedRevision"),
+            credentials=content.get("credentials"),
+            bindings=content.get("bindings"),
         )
     show(record(state), output)
 

@@ -111,7 +111,7 @@ async def code_interrupt(
 
 
 def _answer(done: CommandResult) -> CallToolResult:
-    told = CodeResult(
+    result = CodeResult(
         id=done.id,
         result=[_value(one) for one in done.result],
         error=done.error,
@@ -120,8 +120,8 @@ def _answer(done: CommandResult) -> CallToolResult:
     )
     pictures = [picture for one in done.result for picture in _pictures(one)]
     return CallToolResult(
-        content=[TextContent(text=told.model_dump_json()), *pictures],
-        structured_content=told.model_dump(mode="json"),
+        content=[TextContent(text=result.model_dump_json()), *pictures],
+        structured_content=result.model_dump(mode="json"),
     )
 
 

@@ -35,11 +35,11 @@ async def diagnostics_events(
         return newest(await sandboxes_of(call).manager.get_diagnostic_events(found, scope))
 
 
-def newest(told: DiagnosticContent) -> DiagnosticContent:
+def newest(diagnostic: DiagnosticContent) -> DiagnosticContent:
     """Keep the end of a long text."""
-    if told.content is None or len(told.content) <= SHOWN:
-        return told
-    kept = told.content[-SHOWN:].partition("\n")[2]
-    note = f"only the last {len(kept)} of {len(told.content)} characters are shown"
-    changes = {"content": kept, "truncated": True, "warnings": [*(told.warnings or []), note]}
-    return told.model_copy(update=changes)
+    if diagnostic.content is None or len(diagnostic.content) <= SHOWN:
+        return diagnostic
+    kept = diagnostic.content[-SHOWN:].partition("\n")[2]
+    note = f"only the last {len(kept)} of {len(diagnostic.content)} characters are shown"
+    changes = {"content": kept, "truncated": True, "warnings": [*(diagnostic.warnings or []), note]}
+    return diagnostic.model_copy(update=changes)

@@ -87,11 +87,11 @@ async def sandbox_create(
     )
 
 
-async def hold_created(call: Call, **wish: object) -> HeldSandbox:
-    """Create a sandbox as wished and hold it; a call that is cancelled meanwhile leaves none."""
+async def hold_created(call: Call, **arguments: object) -> HeldSandbox:
+    """Create a sandbox and hold it; a call that is cancelled meanwhile leaves none."""
     sandboxes = sandboxes_of(call)
     with anyio.CancelScope(shield=True):
-        sandbox = await Sandbox.create(connection_config=sandboxes.connection, **wish)  # type: ignore[arg-type]
+        sandbox = await Sandbox.create(connection_config=sandboxes.connection, **arguments)  # type: ignore[arg-type]
     try:
         await anyio.lowlevel.checkpoint_if_cancelled()
         info = await sandbox.get_info()
@@ -127,7 +127,7 @@ async def sandbox_connect(
 
 @family.tool(Effect.DESTROYS)
 async def sandbox_kill(call: Call, sandbox_id: SandboxId) -> Status:
-    """End a sandbox with everything in it. A workspace is made anew by the next call."""
+    """End a sandbox with everything in it. A workspace is made again by the next call."""
     sandboxes = sandboxes_of(call)
     if sandboxes.workspaces is not None:
         await sandboxes.workspaces.kill(conversation_of(call))

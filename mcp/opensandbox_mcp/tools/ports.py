@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ways to the ports of a sandbox."""
+"""Endpoints of the ports of a sandbox."""
 
 import time
 from typing import Annotated

@@ -23,7 +23,9 @@ from opensandbox.models.execd import (
 )
 
 Event = dict[str, Any]
-Happening = ExecutionInit | OutputMessage | ExecutionResult | ExecutionError | ExecutionComplete
+ExecutionEvent = (
+    ExecutionInit | OutputMessage | ExecutionResult | ExecutionError | ExecutionComplete
+)
 
 # Daemons keep lines under 4 MiB. Whoever sends a longer one wants to fill our memory.
 MAX_LINE = 16 << 20
@@ -113,7 +115,7 @@ class Fold:
             return True
         return self.execution.complete is not None or self.execution.error is not None
 
-    def add(self, event: Event) -> Happening | None:
+    def add(self, event: Event) -> ExecutionEvent | None:
         """Take one event in and return what it meant, if it meant anything."""
         timestamp = event.get("timestamp")
         if self.kind is Kind.CODE and "type" not in event and {"code", "message"} <= event.keys():
@@ -132,7 +134,7 @@ class Fold:
             self.execution.exit_code = _exit_code(self.execution)
         return self.execution
 
-    def _add(self, event: Event, timestamp: int) -> Happening | None:
+    def _add(self, event: Event, timestamp: int) -> ExecutionEvent | None:
         match event:
             case {"type": "init", "text": str(text)}:
                 self.execution.id = text
@@ -184,19 +186,19 @@ class ReplayFold(Fold):
         self._gaps: list[tuple[int, int]] = []
         self._cursor = 0
 
-    def add(self, event: Event) -> Happening | None:
+    def add(self, event: Event) -> ExecutionEvent | None:
         """Take one event in and return what it meant, if it meant anything."""
-        happening = super().add(event)
+        parsed = super().add(event)
         match event:
             case {"type": "gap", "cursor": int(cursor)}:
                 self._gaps.append((self._cursor, cursor))
             case {"type": "stdout" | "stderr" as stream, "base64": str(encoded)}:
-                happening = self._add_raw(stream, _bytes_of(encoded), event)
+                parsed = self._add_raw(stream, _bytes_of(encoded), event)
             case {"type": "stdout" | "stderr" as stream, "text": str(text)}:
-                happening = self._add_raw(stream, text.encode(errors="surrogatepass"), event)
+                parsed = self._add_raw(stream, text.encode(errors="surrogatepass"), event)
         if isinstance(reached := event.get("cursor"), int):
             self._cursor = reached
-        return happening
+        return parsed
 
     def _add_raw(self, stream: str, raw: bytes, event: Event) -> OutputMessage:
         if self._keeps_output:

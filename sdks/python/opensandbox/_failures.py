@@ -66,17 +66,17 @@ def api_error(status_code: int, headers: Mapping[str, str], body: bytes) -> Sand
     request_id = headers.get(REQUEST_ID)
     summary = message or f"the server answered {status_code}"
     advice = _advice(status_code, code)
-    told = f"{summary.rstrip('.')}; {advice}" if advice else summary
+    full_message = f"{summary.rstrip('.')}; {advice}" if advice else summary
     if status_code == 429:
         return SandboxRateLimitException(
-            told,
+            full_message,
             error=SandboxError(code or SandboxError.RATE_LIMIT, summary),
             request_id=request_id,
             retry_after=parse_retry_after(headers.get("Retry-After")),
             response_body=body,
         )
     return SandboxApiException(
-        told,
+        full_message,
         status_code=status_code,
         error=SandboxError(code or SandboxError.UNEXPECTED_RESPONSE, summary),
         request_id=request_id,

@@ -37,7 +37,7 @@ class Resumption(Protocol):
 
 
 class Lines:
-    """A run told line by line. Each of its outputs goes on after its own last line."""
+    """A run sent line by line. Each of its outputs goes on after its own last line."""
 
     def __init__(self, execution_id: str | None, cursor: int = 0) -> None:
         """Begin at ``cursor``; without an id nothing can be resumed before the first event."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plays a recorded exchange of ``specs/exchanges`` back over real HTTP, and checks every request.
 
-What a client asks to find its way (endpoints, ping, client metrics) is answered whenever it comes:
-clients differ there. Everything else must come as recorded, in order.
+What a client asks to find a sandbox (endpoints, ping, client metrics) is answered whenever it
+comes: clients differ there. Everything else must come as recorded, in order.
 """
 
 import json
@@ -47,7 +47,7 @@ class Replay:
     def answer(self, method: str, target: str, headers: dict[str, str], body: bytes) -> Answer:
         """Answer a request, and note where it is not the recorded one."""
         url = urlsplit(target)
-        if (found := self._find_the_way(url.path)) is not None:
+        if (found := self._answer_discovery(url.path)) is not None:
             return found
         with self._lock:
             if not self.expected:
@@ -64,7 +64,7 @@ class Replay:
         self._compare(f"{method} {target}: body", content, wanted.get("body"))
         return _answer(exchange["answer"])
 
-    def _find_the_way(self, path: str) -> Answer | None:
+    def _answer_discovery(self, path: str) -> Answer | None:
         if found := _ENDPOINT.fullmatch(path):
             place, token = TOKENS[found[2]]
             origin = {"OPEN-SANDBOX-ORIGIN": "template"} if found[1].startswith("fsb-") else {}

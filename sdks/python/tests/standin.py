@@ -92,17 +92,17 @@ class StandIn:
                 return self._one(request, self.sandboxes[sandbox_id], rest)
         return Answer(404, {"code": "GENERAL::UNKNOWN_ERROR", "message": "no such route"})
 
-    def _create(self, wish: dict[str, Any]) -> Answer:
+    def _create(self, request: dict[str, Any]) -> Answer:
         now = datetime.now(UTC)
         sandbox = {
             "id": f"sandbox-{len(self.sandboxes) + 1}",
             "status": {"state": self.state},
-            "entrypoint": wish.get("entrypoint", []),
+            "entrypoint": request.get("entrypoint", []),
             "createdAt": now.isoformat(),
-            "metadata": wish.get("metadata", {}),
+            "metadata": request.get("metadata", {}),
         }
-        if wish.get("timeout"):
-            sandbox["expiresAt"] = (now + timedelta(seconds=wish["timeout"])).isoformat()
+        if request.get("timeout"):
+            sandbox["expiresAt"] = (now + timedelta(seconds=request["timeout"])).isoformat()
         self.sandboxes[sandbox["id"]] = sandbox
         endpoints = {"endpoints": {"44772": self.execd}} if self.carries_endpoints else {}
         return Answer(202, {**sandbox, **endpoints})

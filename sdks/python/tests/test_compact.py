@@ -23,10 +23,10 @@ def sandbox(standin: StandIn) -> Iterator[CompactSandbox]:
 def test_what_is_asked_for_reaches_the_server(standin: StandIn) -> None:
     client = SandboxClient(base_url=f"http://{standin.domain}", runtime="crun")
     sandbox = client.create_sandbox("image", timeout=120, egress_enabled=False, env={"A": "b"})
-    wish = standin.asked("POST", "/sandboxes")[0].json
-    assert wish["timeout"] == 120
-    assert wish["env"] == {"A": "b"}
-    assert wish["extensions"] == {"network": "none", "runtime": "crun"}
+    request = standin.asked("POST", "/sandboxes")[0].json
+    assert request["timeout"] == 120
+    assert request["env"] == {"A": "b"}
+    assert request["extensions"] == {"network": "none", "runtime": "crun"}
     assert sandbox.id in standin.sandboxes
     sandbox.destroy()
     assert standin.sandboxes == {}

@@ -69,8 +69,8 @@ def test_a_connection_that_makes_no_sense_is_refused(wrong: dict[str, object]) -
 
 def test_the_server_is_told_an_address_of_this_machine_and_a_sandbox_is_not() -> None:
     address = client_address()
-    told = ConnectionConfig().lifecycle.headers
-    assert told.get(CLIENT_IP_HEADER) == address
+    headers = ConnectionConfig().lifecycle.headers
+    assert headers.get(CLIENT_IP_HEADER) == address
     assert CLIENT_IP_HEADER not in ConnectionConfig().sandbox(ENDPOINT).headers
     if address is not None:  # else no way leads out of this machine
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as here:

@@ -38,8 +38,8 @@ async def test_ctrl_c_ends_the_command_it_waits_for(served: Server) -> None:
             assert running.stdout is not None
             execution_id = running.stdout.readline().strip()
             running.send_signal(signal.SIGINT)
-            _, told = running.communicate(timeout=WAIT_SECONDS)
-        assert "KeyboardInterrupt" in told
+            _, stderr = running.communicate(timeout=WAIT_SECONDS)
+        assert "KeyboardInterrupt" in stderr
         assert (await sandbox.commands.follow(execution_id)).exit_code == -1
 
 

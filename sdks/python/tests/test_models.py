@@ -37,7 +37,7 @@ HOOK = {"name": "n", "schedule": "@hourly", "command": ["true"]}
 POOL = {"poolRef": "warm"}
 
 
-def test_a_full_wish_survives_the_wire() -> None:
+def test_a_full_request_survives_the_wire() -> None:
     wire = {
         **IMAGE,
         "platform": {"os": "linux", "arch": "arm64"},
@@ -77,7 +77,7 @@ def test_a_full_wish_survives_the_wire() -> None:
 
 
 @pytest.mark.parametrize(
-    "wish",
+    "fields",
     [
         IMAGE,
         {**IMAGE, "timeout": None},
@@ -94,12 +94,12 @@ def test_a_full_wish_survives_the_wire() -> None:
         {**IMAGE, "lifecycle": {}},
     ],
 )
-def test_a_wish_that_makes_sense_is_taken(wish: dict[str, Any]) -> None:
-    CreateSandboxRequest.model_validate(wish)
+def test_a_request_that_makes_sense_is_taken(fields: dict[str, Any]) -> None:
+    CreateSandboxRequest.model_validate(fields)
 
 
 @pytest.mark.parametrize(
-    "wish",
+    "fields",
     [
         {},
         {**IMAGE, "snapshotId": "s"},
@@ -134,9 +134,9 @@ def test_a_wish_that_makes_sense_is_taken(wish: dict[str, Any]) -> None:
         {"extensions": POOL, "lifecycle": {"preStart": {"command": ["a"]}}},
     ],
 )
-def test_a_wish_that_makes_no_sense_is_refused(wish: dict[str, Any]) -> None:
+def test_a_request_that_makes_no_sense_is_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
-        CreateSandboxRequest.model_validate(wish)
+        CreateSandboxRequest.model_validate(fields)
 
 
 @pytest.mark.parametrize(
@@ -163,8 +163,8 @@ def test_a_template_allows_nothing_it_decides_itself(field: dict[str, Any]) -> N
 
 
 def test_nulls_in_the_environment_are_dropped() -> None:
-    wish = CreateSandboxRequest.model_validate({**IMAGE, "env": {"A": None, "B": "b"}})
-    assert wish.env == {"B": "b"}
+    request = CreateSandboxRequest.model_validate({**IMAGE, "env": {"A": None, "B": "b"}})
+    assert request.env == {"B": "b"}
 
 
 def test_a_platform_is_read_whatever_its_case() -> None:

@@ -10,8 +10,8 @@ BYTES = {"type": "stderr", "base64": "Yf9i", "cursor": 7, "timestamp": 2}
 
 def test_messages_of_a_replay_have_the_exact_bytes() -> None:
     fold = ReplayFold()
-    told = [fold.add(TEXT), fold.add(BYTES)]
-    assert told == [
+    messages = [fold.add(TEXT), fold.add(BYTES)]
+    assert messages == [
         OutputMessage(text="one\n", timestamp=1, raw=b"one\n"),
         OutputMessage(text="a�b", timestamp=2, is_error=True, raw=b"a\xffb"),
     ]
@@ -21,7 +21,7 @@ def test_messages_of_a_replay_have_the_exact_bytes() -> None:
 
 def test_a_replay_that_keeps_nothing_still_tells_everything() -> None:
     fold = ReplayFold(keeps_output=False)
-    assert isinstance(told := fold.add(TEXT), OutputMessage)
-    assert told.raw == b"one\n"
+    assert isinstance(message := fold.add(TEXT), OutputMessage)
+    assert message.raw == b"one\n"
     replay = fold.finish_replay()
     assert (replay.stdout, replay.execution.logs.stdout, replay.cursor) == (b"", [], 4)

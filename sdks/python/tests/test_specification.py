@@ -107,7 +107,7 @@ def test_a_wire_type_has_the_fields_of_its_schema(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "wish",
+    "fields",
     [
         {**IMAGE, "timeout": 59},
         {**IMAGE, "timeout": "soon"},
@@ -119,11 +119,11 @@ def test_a_wire_type_has_the_fields_of_its_schema(name: str) -> None:
         {**IMAGE, "networkPolicy": {"defaultAction": "maybe"}},
     ],
 )
-def test_the_schema_refuses_what_the_model_refuses(wish: dict[str, Any]) -> None:
+def test_the_schema_refuses_what_the_model_refuses(fields: dict[str, Any]) -> None:
     schema = {"$ref": "#/components/schemas/CreateSandbox", "components": DOCUMENT["components"]}
     validator = jsonschema.Draft202012Validator(schema)
     validator.validate(IMAGE)
     with pytest.raises(jsonschema.ValidationError):
-        validator.validate(wish)
+        validator.validate(fields)
     with pytest.raises(ValueError, match="validation error"):
-        models.CreateSandboxRequest.model_validate(wish)
+        models.CreateSandboxRequest.model_validate(fields)

@@ -42,7 +42,7 @@ class Api:
             self.http.delete(f"/sandboxes/{sandbox_id}")
         self.http.close()
 
-    def wish(self, **changes: Any) -> dict[str, Any]:
+    def create_request(self, **changes: Any) -> dict[str, Any]:
         """Return a request that creates a sandbox; None takes a field away."""
         body: dict[str, Any] = {
             "image": {"uri": self.image},
@@ -61,7 +61,7 @@ class Api:
 
     def create(self, **changes: Any) -> Box:
         """Create a sandbox that must succeed."""
-        answer = self.post(self.wish(**changes))
+        answer = self.post(self.create_request(**changes))
         assert answer.status_code == 202, answer.text
         return Box(self, answer.json())
 

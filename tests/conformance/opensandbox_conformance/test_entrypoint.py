@@ -31,7 +31,7 @@ def test_an_entrypoint_that_cannot_be_started_fails_the_create(
     api: Api, entrypoint: list[str]
 ) -> None:
     for _ in range(3):
-        answer = api.post(api.wish(entrypoint=entrypoint))
+        answer = api.post(api.create_request(entrypoint=entrypoint))
         assert answer.status_code == 500
         assert answer.json()["code"].endswith("::SANDBOX_START_FAILED")
         assert entrypoint[0] in answer.json()["message"]

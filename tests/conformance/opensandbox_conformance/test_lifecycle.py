@@ -60,7 +60,7 @@ def test_a_deleted_sandbox_is_gone_for_everybody(api: Api, box: Box) -> None:
 
 def test_an_idempotency_key_makes_one_sandbox(api: Api) -> None:
     def post(_: int) -> str:
-        answer = api.post(api.wish(), **{"Idempotency-Key": "conformance-once"})
+        answer = api.post(api.create_request(), **{"Idempotency-Key": "conformance-once"})
         assert answer.status_code == 202, answer.text
         sandbox_id: str = answer.json()["id"]
         return sandbox_id

@@ -54,7 +54,7 @@ def test_a_create_that_is_refused_leaves_nothing(
     api: Api, changes: dict[str, Any], status: int
 ) -> None:
     before = api.http.get("/sandboxes").json()["pagination"]["totalItems"]
-    answer = api.post(api.wish(**changes))
+    answer = api.post(api.create_request(**changes))
     assert answer.status_code == status, answer.text
     expected = {"detail"} if status == 422 else {"code", "message"}
     assert set(answer.json()) == expected
@@ -62,7 +62,7 @@ def test_a_create_that_is_refused_leaves_nothing(
 
 
 def test_an_unknown_image_names_the_way_to_get_it(api: Api) -> None:
-    answer = api.post(api.wish(image={"uri": "unknown/image:that-does-not-exist"}))
+    answer = api.post(api.create_request(image={"uri": "unknown/image:that-does-not-exist"}))
     assert answer.json()["code"].endswith("::SANDBOX_IMAGE_PULL_FAILED")
     assert "unknown/image:that-does-not-exist" in answer.json()["message"]
 

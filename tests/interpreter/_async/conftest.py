@@ -24,7 +24,7 @@ async def interpreter(server: Server) -> AsyncIterator[CodeInterpreter]:
 @pytest.fixture
 async def everything(polyglot: str) -> AsyncIterator[CodeInterpreter]:
     """An interpreter that has every language, and the usual libraries of Python."""
-    patience = timedelta(seconds=START_SECONDS)
-    config = ConnectionConfig(domain=polyglot, api_key="any", request_timeout=patience)
+    timeout = timedelta(seconds=START_SECONDS)
+    config = ConnectionConfig(domain=polyglot, api_key="any", request_timeout=timeout)
     async with await Sandbox.create("any", connection_config=config) as sandbox:
         yield await CodeInterpreter.create(sandbox)

@@ -75,19 +75,19 @@ async def test_a_context_has_a_directory_and_variables(interpreter: CodeInterpre
 
 
 async def test_handlers_are_told_as_it_happens(interpreter: CodeInterpreter) -> None:
-    told: list[tuple[str, str | None]] = []
+    reported: list[tuple[str, str | None]] = []
 
     async def on_init(init: ExecutionInit) -> None:
-        told.append(("init", init.id))
+        reported.append(("init", init.id))
 
     async def on_stdout(message: OutputMessage) -> None:
-        told.append(("stdout", message.text))
+        reported.append(("stdout", message.text))
 
     async def on_stderr(message: OutputMessage) -> None:
-        told.append(("stderr", message.text))
+        reported.append(("stderr", message.text))
 
     async def on_result(result: ExecutionResult) -> None:
-        told.append(("result", result.text))
+        reported.append(("result", result.text))
 
     handlers = ExecutionHandlers(
         on_init=on_init,
@@ -98,10 +98,10 @@ async def test_handlers_are_told_as_it_happens(interpreter: CodeInterpreter) -> 
     )
     code = "import sys\nprint('out', flush=True)\nprint('err', file=sys.stderr, flush=True)\n7"
     execution = await interpreter.codes.run(code, handlers=handlers)
-    assert told[0] == ("init", execution.id)
-    assert ("stdout", "out\n") in told
-    assert ("stderr", "err\n") in told
-    assert told[-1] == ("result", "7")
+    assert reported[0] == ("init", execution.id)
+    assert ("stdout", "out\n") in reported
+    assert ("stderr", "err\n") in reported
+    assert reported[-1] == ("result", "7")
     assert execution.logs.stdout == []
 
 

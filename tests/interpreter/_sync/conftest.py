@@ -25,7 +25,7 @@ def interpreter(server: Server) -> Iterator[CodeInterpreterSync]:
 @pytest.fixture
 def everything(polyglot: str) -> Iterator[CodeInterpreterSync]:
     """An interpreter that has every language, and the usual libraries of Python."""
-    patience = timedelta(seconds=START_SECONDS)
-    config = ConnectionConfigSync(domain=polyglot, api_key="any", request_timeout=patience)
+    timeout = timedelta(seconds=START_SECONDS)
+    config = ConnectionConfigSync(domain=polyglot, api_key="any", request_timeout=timeout)
     with SandboxSync.create("any", connection_config=config) as sandbox:
         yield CodeInterpreterSync.create(sandbox)

@@ -74,19 +74,19 @@ def test_a_context_has_a_directory_and_variables(interpreter: CodeInterpreterSyn
 
 
 def test_handlers_are_told_as_it_happens(interpreter: CodeInterpreterSync) -> None:
-    told: list[tuple[str, str | None]] = []
+    reported: list[tuple[str, str | None]] = []
 
     def on_init(init: ExecutionInit) -> None:
-        told.append(("init", init.id))
+        reported.append(("init", init.id))
 
     def on_stdout(message: OutputMessage) -> None:
-        told.append(("stdout", message.text))
+        reported.append(("stdout", message.text))
 
     def on_stderr(message: OutputMessage) -> None:
-        told.append(("stderr", message.text))
+        reported.append(("stderr", message.text))
 
     def on_result(result: ExecutionResult) -> None:
-        told.append(("result", result.text))
+        reported.append(("result", result.text))
 
     handlers = ExecutionHandlersSync(
         on_init=on_init,
@@ -97,10 +97,10 @@ def test_handlers_are_told_as_it_happens(interpreter: CodeInterpreterSync) -> No
     )
     code = "import sys\nprint('out', flush=True)\nprint('err', file=sys.stderr, flush=True)\n7"
     execution = interpreter.codes.run(code, handlers=handlers)
-    assert told[0] == ("init", execution.id)
-    assert ("stdout", "out\n") in told
-    assert ("stderr", "err\n") in told
-    assert told[-1] == ("result", "7")
+    assert reported[0] == ("init", execution.id)
+    assert ("stdout", "out\n") in reported
+    assert ("stderr", "err\n") in reported
+    assert reported[-1] == ("result", "7")
     assert execution.logs.stdout == []
 
 

@@ -14,7 +14,7 @@ from opensandbox._async.readiness import (
     DEFAULT_POLLING_INTERVAL,
     DEFAULT_READY_TIMEOUT,
     MAX_PING_SECONDS,
-    Patience,
+    Deadline,
     wait_until_healthy,
 )
 from opensandbox.exceptions import (
@@ -107,7 +107,7 @@ class CodeInterpreter:
 
     async def check_ready(self, timeout: timedelta, polling_interval: timedelta) -> None:
         """Return when it can run code; raise when it cannot within ``timeout``."""
-        await wait_until_healthy(Patience(self.id, timeout, polling_interval), self._check_health)
+        await wait_until_healthy(Deadline(self.id, timeout, polling_interval), self._check_health)
 
     async def aclose(self) -> None:
         """Do nothing: the connections are the sandbox's, which goes on."""
@@ -124,7 +124,7 @@ class CodeInterpreter:
         await self.aclose()
 
     async def _check_health(self, seconds: float) -> bool:
-        if self._sandbox._reach.starts_interpreters:
+        if self._sandbox._connections.starts_interpreters:
             return await self._sandbox._check_health(seconds)
         opts = RunCommandOpts(timeout=timedelta(seconds=seconds))
         listening = await self._sandbox.commands.run(_IS_LISTENING, opts=opts)

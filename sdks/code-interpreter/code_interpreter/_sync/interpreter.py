@@ -15,7 +15,7 @@ from opensandbox._sync.readiness import (
     DEFAULT_POLLING_INTERVAL,
     DEFAULT_READY_TIMEOUT,
     MAX_PING_SECONDS,
-    Patience,
+    Deadline,
     wait_until_healthy,
 )
 from opensandbox.exceptions import (
@@ -108,7 +108,7 @@ class CodeInterpreterSync:
 
     def check_ready(self, timeout: timedelta, polling_interval: timedelta) -> None:
         """Return when it can run code; raise when it cannot within ``timeout``."""
-        wait_until_healthy(Patience(self.id, timeout, polling_interval), self._check_health)
+        wait_until_healthy(Deadline(self.id, timeout, polling_interval), self._check_health)
 
     def close(self) -> None:
         """Do nothing: the connections are the sandbox's, which goes on."""
@@ -125,7 +125,7 @@ class CodeInterpreterSync:
         self.close()
 
     def _check_health(self, seconds: float) -> bool:
-        if self._sandbox._reach.starts_interpreters:
+        if self._sandbox._connections.starts_interpreters:
             return self._sandbox._check_health(seconds)
         opts = RunCommandOpts(timeout=timedelta(seconds=seconds))
         listening = self._sandbox.commands.run(_IS_LISTENING, opts=opts)

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import httpx
 
-from opensandbox._events import Event, EventReader, Fold, Happening, Kind
+from opensandbox._events import Event, EventReader, ExecutionEvent, Fold, Kind
 from opensandbox._resuming import Ask, Resumption
 from opensandbox._retry import Failure, RetryCause, Retrying
 from opensandbox.exceptions import (
@@ -49,7 +49,7 @@ class Following:
         resumption: Resumption,
         handlers: ExecutionHandlers | None,
     ) -> None:
-        """Fold events that come from ``execd`` and tell the handlers of them."""
+        """Fold events that come from ``execd`` and hand them to the handlers."""
         self._execd = execd
         self._fold = fold
         self._resumption = resumption
@@ -132,10 +132,10 @@ class Following:
     async def _take(self, event: Event) -> None:
         if not self._resumption.accept(event):
             return
-        happening = self._fold.add(event)
-        if happening is not None:
+        parsed = self._fold.add(event)
+        if parsed is not None:
             self._taken += 1
-            await _tell(self._handlers, happening)
+            await _notify(self._handlers, parsed)
 
     def _given_up(self, lost: SandboxException) -> SandboxException:
         message = f"lost the stream of a run: {lost.error.message}; {self._resumption.advice}"
@@ -156,19 +156,19 @@ async def _check_media(response: httpx.Response, path: str) -> None:
             raise SandboxInternalException(f"{path} answered {media}, not an event stream")
 
 
-async def _tell(handlers: ExecutionHandlers | None, happening: Happening) -> None:
+async def _notify(handlers: ExecutionHandlers | None, parsed: ExecutionEvent) -> None:
     if handlers is None:
         return
-    match happening:
+    match parsed:
         case OutputMessage(is_error=True) if handlers.on_stderr:
-            await handlers.on_stderr(happening)
+            await handlers.on_stderr(parsed)
         case OutputMessage(is_error=False) if handlers.on_stdout:
-            await handlers.on_stdout(happening)
+            await handlers.on_stdout(parsed)
         case ExecutionResult() if handlers.on_result:
-            await handlers.on_result(happening)
+            await handlers.on_result(parsed)
         case ExecutionError() if handlers.on_error:
-            await handlers.on_error(happening)
+            await handlers.on_error(parsed)
         case ExecutionComplete() if handlers.on_execution_complete:
-            await handlers.on_execution_complete(happening)
+            await handlers.on_execution_complete(parsed)
         case ExecutionInit() if handlers.on_init:
-            await handlers.on_init(happening)
+            await handlers.on_init(parsed)

@@ -129,9 +129,9 @@ class Isolation:
 
     async def create(self, request: CreateIsolatedSessionRequest) -> IsolationSession:
         """Start a session."""
-        wish = request.to_wire()
-        made = await self._execd.ask(_NEW, "POST", f"{_ROOT}/session", json=wish)
-        info = IsolatedSessionInfo.model_validate({**wish, **made.model_dump()})
+        body = request.to_wire()
+        made = await self._execd.ask(_NEW, "POST", f"{_ROOT}/session", json=body)
+        info = IsolatedSessionInfo.model_validate({**body, **made.model_dump()})
         return IsolationSession(info, self._execd)
 
     async def attach(self, session_id: str) -> IsolationSession:

@@ -97,7 +97,7 @@ class SandboxManager:
     async def get_sandbox_endpoint(
         self, sandbox_id: str, port: int, *, expires: int | None = None
     ) -> SandboxEndpoint:
-        """Return the way to a port; ``expires`` (Unix seconds) asks for one that needs no token."""
+        """Return the endpoint of a port; with ``expires`` (Unix seconds) it needs no token."""
         uses_proxy = self.connection_config.use_server_proxy
         query = [("use_server_proxy", str(uses_proxy).lower())]
         if expires is not None:

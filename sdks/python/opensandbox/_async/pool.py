@@ -36,7 +36,7 @@ from .pool_keeper import Keeper, take
 from .pool_maker import Maker, is_refused
 from .pool_store import AsyncPoolStateStore
 from .sandbox import Sandbox
-from .worker import Crew, run_all, unbroken
+from .worker import Workers, run_all, unbroken
 
 logger = logging.getLogger("opensandbox")
 
@@ -113,8 +113,8 @@ class SandboxPoolAsync:
         )
         self._maker = Maker(self._config, sandbox_factory, sandbox_manager_factory)
         self._store = state_store
-        self._crew = Crew(f"pool {pool_name}")
-        self._keeper = Keeper(self._config, self._maker, self._crew)
+        self._workers = Workers(f"pool {pool_name}")
+        self._keeper = Keeper(self._config, self._maker, self._workers)
         self._lock = threading.Lock()  # never held while anything is waited for
         self._lifecycle = PoolLifecycleState.NOT_STARTED
         self._in_flight = 0
@@ -154,7 +154,7 @@ class SandboxPoolAsync:
             state = self._lifecycle.value
             raise PoolNotRunningException(f"the pool is {state}: start it before acquiring")
         return await unbroken(
-            self._crew, lambda: self._acquire(sandbox_timeout, policy), self._maker.discard
+            self._workers, lambda: self._acquire(sandbox_timeout, policy), self._maker.discard
         )
 
     async def resize(self, max_idle: int) -> None:
@@ -218,7 +218,7 @@ class SandboxPoolAsync:
         try:
             await self._keeper.stop()
             seconds = self._config.drain_timeout.total_seconds()
-            if graceful and not await self._crew.wait(seconds):
+            if graceful and not await self._workers.wait(seconds):
                 logger.warning("pool %s: still busy after %s s", self._config.pool_name, seconds)
         finally:
             self._lifecycle = PoolLifecycleState.STOPPED

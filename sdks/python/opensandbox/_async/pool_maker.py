@@ -11,7 +11,7 @@ from opensandbox.pool_types import PooledSandboxCreateContext, PooledSandboxCrea
 
 from .manager import SandboxManager
 from .pool_config import AsyncPoolConfig
-from .readiness import Patience, wait_until_healthy
+from .readiness import Deadline, wait_until_healthy
 from .sandbox import Sandbox
 from .waiting import sleep
 
@@ -74,7 +74,7 @@ class Maker:
             raise
 
     async def discard(self, sandbox: Sandbox) -> None:
-        """Kill a sandbox that nobody gets. A failure is told: the sandbox ends by itself."""
+        """Kill a sandbox that nobody gets. A failure is logged: the sandbox ends by itself."""
         try:
             await sandbox.destroy()
         except SandboxException:
@@ -136,7 +136,7 @@ class Maker:
 
             timeout = config.warmup_post_prepare_health_check_timeout
             interval = config.warmup_health_check_polling_interval
-            await wait_until_healthy(Patience(sandbox.id, timeout, interval), is_well)
+            await wait_until_healthy(Deadline(sandbox.id, timeout, interval), is_well)
         if config.warmup_sandbox_preparer is not None:
             # Preparing took some of its life, and the store counts from now on.
             await sandbox.renew(config.idle_timeout)
@@ -164,7 +164,7 @@ class Maker:
 
 
 async def kill_quietly(manager: SandboxManager, sandbox_id: str) -> bool:
-    """Kill a sandbox; whether it is gone now. A failure is told: the sandbox ends by itself."""
+    """Kill a sandbox; whether it is gone now. A failure is logged: the sandbox ends by itself."""
     try:
         await manager.kill_sandbox(sandbox_id)
     except SandboxApiException as error:

@@ -30,6 +30,7 @@ from opensandbox.models.sandboxes import (
 )
 
 from .commands import Commands
+from .connections import Connections
 from .creation import Stopwatch, create_sandbox
 from .diagnostics import Diagnostics
 from .egress import CredentialVault
@@ -37,12 +38,11 @@ from .files import Files
 from .isolation import Isolation
 from .manager import SandboxManager
 from .metrics import Metrics
-from .reach import Reach
 from .readiness import (
     DEFAULT_POLLING_INTERVAL,
     DEFAULT_READY_TIMEOUT,
     MAX_PING_SECONDS,
-    Patience,
+    Deadline,
     Wait,
     wait_until_healthy,
 )
@@ -76,7 +76,7 @@ class Sandbox:
         self._transport = transport
         self._manager = SandboxManager(transport)
         self._health_check = health_check
-        self._reach = Reach(sandbox_id, transport, self._manager)
+        self._connections = Connections(sandbox_id, transport, self._manager)
 
     @classmethod
     async def create(
@@ -108,7 +108,7 @@ class Sandbox:
         ``timeout`` None lives until killed. When it does not become ready it is killed again.
         """
         with refused_arguments():
-            wish = CreateSandboxRequest(
+            request = CreateSandboxRequest(
                 image=SandboxImageSpec(image) if isinstance(image, str) else image,
                 snapshot_id=snapshot_id,
                 timeout=whole_seconds(timeout),
@@ -126,7 +126,7 @@ class Sandbox:
                 lifecycle=lifecycle,
             )
         wait = Wait(health_check, ready_timeout, health_check_polling_interval, skip_health_check)
-        return await cls._make(wish, connection_config, wait)
+        return await cls._make(request, connection_config, wait)
 
     @classmethod
     async def create_from_template(
@@ -145,7 +145,7 @@ class Sandbox:
     ) -> Self:
         """Make a sandbox from a template and return when it answers."""
         with refused_arguments():
-            wish = CreateSandboxRequest(
+            request = CreateSandboxRequest(
                 template_id=template_id,
                 timeout=whole_seconds(timeout),
                 metadata=metadata,
@@ -153,7 +153,7 @@ class Sandbox:
                 extensions=extensions,
             )
         wait = Wait(health_check, ready_timeout, health_check_polling_interval, skip_health_check)
-        return await cls._make(wish, connection_config, wait)
+        return await cls._make(request, connection_config, wait)
 
     @classmethod
     @asynccontextmanager
@@ -198,7 +198,7 @@ class Sandbox:
     @property
     def origin(self) -> str:
         """What the sandbox was made from, where the server said so."""
-        return self._reach.origin
+        return self._connections.origin
 
     @property
     def connection_config(self) -> ConnectionConfig:
@@ -246,7 +246,7 @@ class Sandbox:
     @property
     def credential_vault(self) -> CredentialVault:
         """Secrets its requests get on their way."""
-        return CredentialVault(self._reach.find_egress)
+        return CredentialVault(self._connections.find_egress)
 
     @property
     def terminals(self) -> "Terminals":
@@ -266,11 +266,11 @@ class Sandbox:
         return await self._manager.get_sandbox_info(self.id)
 
     async def get_endpoint(self, port: int) -> SandboxEndpoint:
-        """Return the way to a port; it is remembered for a while."""
-        return await self._reach.find_endpoint(port)
+        """Return the endpoint of a port; it is remembered for a while."""
+        return await self._connections.find_endpoint(port)
 
     async def get_signed_endpoint(self, port: int, expires: int) -> SandboxEndpoint:
-        """Return a way to a port that needs no token until ``expires``, in Unix seconds."""
+        """Return an endpoint of a port that needs no token until ``expires``, in Unix seconds."""
         return await self._manager.get_sandbox_endpoint(self.id, port, expires=expires)
 
     async def get_metrics(self) -> SandboxMetrics:
@@ -299,24 +299,24 @@ class Sandbox:
 
     async def get_egress_policy(self) -> NetworkPolicy:
         """Return what may go out."""
-        return await self._reach.egress.get_policy()
+        return await self._connections.egress.get_policy()
 
     async def patch_egress_rules(self, rules: list[NetworkRule]) -> None:
         """Put rules in front; one for a target that has a rule already replaces it."""
-        await self._reach.egress.patch_rules(rules)
+        await self._connections.egress.patch_rules(rules)
 
     async def delete_egress_rules(self, targets: list[str]) -> None:
         """Remove the rules of these targets; those without one are no error."""
-        await self._reach.egress.delete_rules(targets)
+        await self._connections.egress.delete_rules(targets)
 
     async def pause(self) -> None:
         """Freeze every process. ``Sandbox.resume`` undoes it."""
-        self._reach.forget()
+        self._connections.forget()
         await self._manager.pause_sandbox(self.id)
 
     async def kill(self) -> None:
         """End the sandbox; nothing of it is left. Connections stay open."""
-        self._reach.forget()
+        self._connections.forget()
         await self._manager.kill_sandbox(self.id)
 
     async def close(self) -> None:
@@ -339,7 +339,7 @@ class Sandbox:
 
     async def check_ready(self, timeout: timedelta, polling_interval: timedelta) -> None:
         """Return when the sandbox is healthy; raise when it is not within ``timeout``."""
-        await wait_until_healthy(Patience(self.id, timeout, polling_interval), self._check_health)
+        await wait_until_healthy(Deadline(self.id, timeout, polling_interval), self._check_health)
 
     async def __aenter__(self) -> Self:
         return self
@@ -354,14 +354,14 @@ class Sandbox:
 
     @classmethod
     async def _make(
-        cls, wish: CreateSandboxRequest, config: ConnectionConfig | None, wait: Wait
+        cls, request: CreateSandboxRequest, config: ConnectionConfig | None, wait: Wait
     ) -> Self:
         async with opening(config) as transport:
-            stopwatch = Stopwatch(transport, wish)
-            created = await create_sandbox(transport, wish)
+            stopwatch = Stopwatch(transport, request)
+            created = await create_sandbox(transport, request)
             sandbox = cls(created.id, transport, wait.health_check)
             try:
-                sandbox._reach.learn(wish, created)
+                sandbox._connections.learn(request, created)
                 await sandbox._open(wait.after(created))
             except BaseException:
                 with suppress(SandboxException):  # what went wrong first is what matters
@@ -382,13 +382,13 @@ class Sandbox:
         return sandbox
 
     async def _open(self, wait: Wait) -> None:
-        patience = Patience(self.id, wait.timeout, wait.polling_interval)
-        self._execd = await self._reach.find_execd(patience)
+        deadline = Deadline(self.id, wait.timeout, wait.polling_interval)
+        self._execd = await self._connections.find_execd(deadline)
         self._files = Files(self._execd)
         self._commands = Commands(self._execd)
         self._metrics = Metrics(self._execd)
         if not wait.is_skipped:
-            await wait_until_healthy(patience, self._check_health)
+            await wait_until_healthy(deadline, self._check_health)
 
     async def _check_health(self, seconds: float) -> bool:
         if self._health_check is not None:

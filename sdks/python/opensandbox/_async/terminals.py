@@ -49,8 +49,8 @@ class Terminals:
         command: str | None = None,
     ) -> "Terminal":
         """Start a shell, or a command of a shell, in a new terminal and attach to it."""
-        wish = {"rows": rows, "cols": columns, "cwd": working_directory, "command": command}
-        body = {name: value for name, value in wish.items() if value is not None}
+        fields = {"rows": rows, "cols": columns, "cwd": working_directory, "command": command}
+        body = {name: value for name, value in fields.items() if value is not None}
         made = await self._execd.ask(_NEW_TERMINAL, "POST", "/pty", json=body)
         return await self.attach(made.session_id)
 

@@ -18,7 +18,7 @@ from opensandbox._tracing import trace_headers
 from opensandbox.config import ConnectionConfig, Target
 
 from .retry import NO_RETRY, RetryAsyncTransport
-from .waiting import Errands
+from .waiting import BackgroundTasks
 
 T = TypeVar("T")
 
@@ -31,8 +31,8 @@ class Transport:
     def __init__(self, config: ConnectionConfig) -> None:
         """Prepare for requests under ``config``."""
         self.config = config
-        self.errands = Errands()
-        """What is done on the side, until the connections are closed."""
+        self.background = BackgroundTasks()
+        """What runs in the background, until the connections are closed."""
         self._owns_transport = config.transport is None
         hooks = {**config.event_hooks}
         hooks["request"] = [*hooks.get("request", []), _strip_for_strangers]
@@ -44,12 +44,12 @@ class Transport:
         )
 
     def to(self, target: Target) -> "Remote":
-        """Return the way to one place."""
+        """Return the remote at one address."""
         return Remote(self._client, target, self.config)
 
     async def close(self) -> None:
         """Close the connections, unless the caller brought them."""
-        await self.errands.finish()
+        await self.background.finish()
         if self._owns_transport:
             await self._client.aclose()
 

@@ -54,15 +54,15 @@ async def run_reading(chunks: AsyncIterator[bytes], consume: Callable[[Pulled], 
         raise
 
 
-class Errands:
+class BackgroundTasks:
     """What is done on the side. Its owner finishes it."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def start(self, errand: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Begin an errand and return at once."""
-        task = asyncio.create_task(errand(), name="opensandbox errand")
+    def start(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Begin a task and return at once."""
+        task = asyncio.create_task(function(), name="opensandbox background task")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

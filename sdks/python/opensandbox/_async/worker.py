@@ -9,26 +9,26 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class Bell:
-    """Wakes the one that waits for it; rung while nobody waits, it wakes the next."""
+class AutoResetEvent:
+    """Wakes the one that waits for it; set while nobody waits, it wakes the next."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
 
-    def ring(self) -> None:
+    def set(self) -> None:
         """Wake the waiter."""
         self._event.set()
 
     async def wait(self, seconds: float) -> None:
-        """Wait for the bell, but not longer than this."""
+        """Wait until it is set, but not longer than this."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._event.wait()
         self._event.clear()
 
 
-class Crew:
-    """Jobs that run beside their starter. Whoever has the crew can wait for all of them."""
+class Workers:
+    """Jobs that run beside their starter. Whoever has them can wait for all of them."""
 
     def __init__(self, name: str) -> None:
         """Begin with no job; the name is that of the tasks."""
@@ -67,7 +67,7 @@ async def _awaited(job: Callable[[], Awaitable[None]]) -> None:
 
 
 async def unbroken(
-    crew: Crew, job: Callable[[], Awaitable[T]], undo: Callable[[T], Awaitable[None]]
+    workers: Workers, job: Callable[[], Awaitable[T]], undo: Callable[[T], Awaitable[None]]
 ) -> T:
     """Do a job to its end although the caller may be cancelled; then what it made is undone."""
     is_abandoned = False
@@ -78,11 +78,11 @@ async def unbroken(
             await undo(made)
         return made
 
-    task = crew.start(run)
+    task = workers.start(run)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         is_abandoned = True
         if task.done() and not task.cancelled() and task.exception() is None:
-            crew.start(lambda: undo(task.result()))  # made, but nobody took it
+            workers.start(lambda: undo(task.result()))  # made, but nobody took it
         raise

@@ -26,10 +26,12 @@ REPORT_SECONDS = 5.0
 _CREATED = TypeAdapter(SandboxCreateResponse)
 
 
-def create_sandbox(transport: Transport, wish: CreateSandboxRequest) -> SandboxCreateResponse:
+def create_sandbox(
+    transport: Transport, request: CreateSandboxRequest
+) -> SandboxCreateResponse:
     """Make one sandbox, however often the question has to be sent."""
     server = transport.to(transport.config.lifecycle)
-    body = wish.to_wire()
+    body = request.to_wire()
     headers = {IDEMPOTENCY_KEY: secrets.token_hex(16)}
     try:
         return server.ask(_CREATED, "POST", "/sandboxes", json=body, headers=headers)
@@ -45,10 +47,10 @@ def create_sandbox(transport: Transport, wish: CreateSandboxRequest) -> SandboxC
 class Stopwatch:
     """Measures one create and reports it to the server, which the caller does not wait for."""
 
-    def __init__(self, transport: Transport, wish: CreateSandboxRequest) -> None:
+    def __init__(self, transport: Transport, request: CreateSandboxRequest) -> None:
         """Begin to measure."""
         self._transport = transport
-        self._image = wish.image.image if wish.image else None
+        self._image = request.image.image if request.image else None
         self._began = time.monotonic()
 
     def report(self, sandbox_id: str) -> None:
@@ -62,7 +64,7 @@ class Stopwatch:
                 sandbox_id=sandbox_id,
                 image=self._image,
             )
-            self._transport.errands.start(lambda: self._send(event))
+            self._transport.background.start(lambda: self._send(event))
 
     def _send(self, event: ClientMetricsEvent) -> None:
         server = self._transport.to(self._transport.config.lifecycle)

@@ -87,9 +87,9 @@ class CredentialVault:
         bindings: list[CredentialBinding | dict[str, object]],
     ) -> CredentialVaultState:
         """Make the vault of a sandbox that has none. Models or dicts."""
-        wish = {"credentials": credentials, "bindings": bindings}
+        fields = {"credentials": credentials, "bindings": bindings}
         with refused_arguments():
-            body = CredentialVaultCreateRequest.model_validate(wish).to_wire()
+            body = CredentialVaultCreateRequest.model_validate(fields).to_wire()
         remote = self._find()
         return remote.ask(_STATE, "POST", _VAULT, json=body)
 
@@ -106,13 +106,13 @@ class CredentialVault:
         bindings: CredentialBindingMutationSet | dict[str, object] | None = None,
     ) -> CredentialVaultState:
         """Change the vault, all or nothing; refused when it is not at ``expected_revision``."""
-        wish: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "expected_revision": expected_revision,
             "credentials": credentials,
             "bindings": bindings,
         }
         with refused_arguments():
-            body = CredentialVaultPatchRequest.model_validate(wish).to_wire()
+            body = CredentialVaultPatchRequest.model_validate(fields).to_wire()
         remote = self._find()
         return remote.ask(_STATE, "PATCH", _VAULT, json=body)
 

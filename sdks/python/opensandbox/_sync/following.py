@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import httpx
 
-from opensandbox._events import Event, EventReader, Fold, Happening, Kind
+from opensandbox._events import Event, EventReader, ExecutionEvent, Fold, Kind
 from opensandbox._resuming import Ask, Resumption
 from opensandbox._retry import Failure, RetryCause, Retrying
 from opensandbox.exceptions import (
@@ -50,7 +50,7 @@ class Following:
         resumption: Resumption,
         handlers: ExecutionHandlersSync | None,
     ) -> None:
-        """Fold events that come from ``execd`` and tell the handlers of them."""
+        """Fold events that come from ``execd`` and hand them to the handlers."""
         self._execd = execd
         self._fold = fold
         self._resumption = resumption
@@ -133,10 +133,10 @@ class Following:
     def _take(self, event: Event) -> None:
         if not self._resumption.accept(event):
             return
-        happening = self._fold.add(event)
-        if happening is not None:
+        parsed = self._fold.add(event)
+        if parsed is not None:
             self._taken += 1
-            _tell(self._handlers, happening)
+            _notify(self._handlers, parsed)
 
     def _given_up(self, lost: SandboxException) -> SandboxException:
         message = f"lost the stream of a run: {lost.error.message}; {self._resumption.advice}"
@@ -157,19 +157,19 @@ def _check_media(response: httpx.Response, path: str) -> None:
             raise SandboxInternalException(f"{path} answered {media}, not an event stream")
 
 
-def _tell(handlers: ExecutionHandlersSync | None, happening: Happening) -> None:
+def _notify(handlers: ExecutionHandlersSync | None, parsed: ExecutionEvent) -> None:
     if handlers is None:
         return
-    match happening:
+    match parsed:
         case OutputMessage(is_error=True) if handlers.on_stderr:
-            handlers.on_stderr(happening)
+            handlers.on_stderr(parsed)
         case OutputMessage(is_error=False) if handlers.on_stdout:
-            handlers.on_stdout(happening)
+            handlers.on_stdout(parsed)
         case ExecutionResult() if handlers.on_result:
-            handlers.on_result(happening)
+            handlers.on_result(parsed)
         case ExecutionError() if handlers.on_error:
-            handlers.on_error(happening)
+            handlers.on_error(parsed)
         case ExecutionComplete() if handlers.on_execution_complete:
-            handlers.on_execution_complete(happening)
+            handlers.on_execution_complete(parsed)
         case ExecutionInit() if handlers.on_init:
-            handlers.on_init(happening)
+            handlers.on_init(parsed)

@@ -130,9 +130,9 @@ class Isolation:
 
     def create(self, request: CreateIsolatedSessionRequest) -> IsolationSession:
         """Start a session."""
-        wish = request.to_wire()
-        made = self._execd.ask(_NEW, "POST", f"{_ROOT}/session", json=wish)
-        info = IsolatedSessionInfo.model_validate({**wish, **made.model_dump()})
+        body = request.to_wire()
+        made = self._execd.ask(_NEW, "POST", f"{_ROOT}/session", json=body)
+        info = IsolatedSessionInfo.model_validate({**body, **made.model_dump()})
         return IsolationSession(info, self._execd)
 
     def attach(self, session_id: str) -> IsolationSession:

@@ -37,7 +37,7 @@ from .pool_keeper import Keeper, take
 from .pool_maker import Maker, is_refused
 from .pool_store import PoolStateStore
 from .sandbox import SandboxSync
-from .worker import Crew, run_all, unbroken
+from .worker import Workers, run_all, unbroken
 
 logger = logging.getLogger("opensandbox")
 
@@ -114,8 +114,8 @@ class SandboxPoolSync:
         )
         self._maker = Maker(self._config, sandbox_factory, sandbox_manager_factory)
         self._store = state_store
-        self._crew = Crew(f"pool {pool_name}")
-        self._keeper = Keeper(self._config, self._maker, self._crew)
+        self._workers = Workers(f"pool {pool_name}")
+        self._keeper = Keeper(self._config, self._maker, self._workers)
         self._lock = threading.Lock()  # never held while anything is waited for
         self._lifecycle = PoolLifecycleState.NOT_STARTED
         self._in_flight = 0
@@ -155,7 +155,7 @@ class SandboxPoolSync:
             state = self._lifecycle.value
             raise PoolNotRunningException(f"the pool is {state}: start it before acquiring")
         return unbroken(
-            self._crew, lambda: self._acquire(sandbox_timeout, policy), self._maker.discard
+            self._workers, lambda: self._acquire(sandbox_timeout, policy), self._maker.discard
         )
 
     def resize(self, max_idle: int) -> None:
@@ -219,7 +219,7 @@ class SandboxPoolSync:
         try:
             self._keeper.stop()
             seconds = self._config.drain_timeout.total_seconds()
-            if graceful and not self._crew.wait(seconds):
+            if graceful and not self._workers.wait(seconds):
                 logger.warning("pool %s: still busy after %s s", self._config.pool_name, seconds)
         finally:
             self._lifecycle = PoolLifecycleState.STOPPED

@@ -15,7 +15,7 @@ from .pool_config import PoolConfig
 from .pool_maker import Maker
 from .pool_store import PoolStateStore
 from .sandbox import SandboxSync
-from .worker import Bell, Crew
+from .worker import AutoResetEvent, Workers
 
 logger = logging.getLogger("opensandbox")
 
@@ -28,17 +28,17 @@ LAST_PASS_SECONDS = 30.0
 class Keeper:
     """Looks after the idle sandboxes of one pool while it runs."""
 
-    def __init__(self, config: PoolConfig, maker: Maker, crew: Crew) -> None:
-        """Do nothing yet; what is started then belongs to ``crew``."""
+    def __init__(self, config: PoolConfig, maker: Maker, workers: Workers) -> None:
+        """Do nothing yet; what is started then belongs to ``workers``."""
         self.pace = Pace(
             config.warmup_create_qps, config.warmup_concurrency, config.degraded_threshold
         )
         self._config = config
         self._store = config.state_store
         self._maker = maker
-        self._crew = crew
-        self._passes = Crew(f"pool {config.pool_name} keeper")
-        self._bell = Bell()
+        self._workers = workers
+        self._passes = Workers(f"pool {config.pool_name} keeper")
+        self._wakeup = AutoResetEvent()
         self._lock = threading.Lock()  # never held while anything is waited for
         self._warming = 0
         self._run = 0
@@ -54,7 +54,7 @@ class Keeper:
     def stop(self) -> None:
         """Fill the pool no more, and let another one do it. What is being made is killed then."""
         self._is_stopped = True
-        self._bell.ring()
+        self._wakeup.set()
         self._passes.wait(LAST_PASS_SECONDS)
         try:
             self._store.release_primary_lock(self._config.pool_name, self._config.owner)
@@ -63,11 +63,11 @@ class Keeper:
 
     def wake(self) -> None:
         """Look again now: something was taken or changed."""
-        self._bell.ring()
+        self._wakeup.set()
 
     def dispose(self, sandbox_id: str) -> None:
         """Kill a sandbox beside everything else."""
-        self._crew.start(lambda: self._maker.kill(sandbox_id))
+        self._workers.start(lambda: self._maker.kill(sandbox_id))
 
     def max_idle(self) -> int:
         """Return how many shall be idle: what was said last to any pool of this name."""
@@ -84,7 +84,7 @@ class Keeper:
                 self._pass(run)
             except Exception:
                 logger.warning("pool %s: a pass failed", self._config.pool_name, exc_info=True)
-            self._bell.wait(PASS_INTERVAL_SECONDS)
+            self._wakeup.wait(PASS_INTERVAL_SECONDS)
 
     def _pass(self, run: int) -> None:
         config = self._config
@@ -118,7 +118,7 @@ class Keeper:
             count = self.pace.start(missing - warming, warming, time.monotonic())
             self._warming += count
         for _ in range(count):
-            self._crew.start(lambda: self._warm_up(run))
+            self._workers.start(lambda: self._warm_up(run))
 
     def _warm_up(self, run: int) -> None:
         try:
@@ -134,7 +134,7 @@ class Keeper:
         finally:
             with self._lock:
                 self._warming -= 1
-            self._bell.ring()
+            self._wakeup.set()
 
     def _commit(self, sandbox: SandboxSync, run: int) -> None:
         if not self.is_current(run):

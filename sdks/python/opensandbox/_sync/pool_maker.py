@@ -12,7 +12,7 @@ from opensandbox.pool_types import PooledSandboxCreateContext, PooledSandboxCrea
 
 from .manager import SandboxManagerSync
 from .pool_config import PoolConfig
-from .readiness import Patience, wait_until_healthy
+from .readiness import Deadline, wait_until_healthy
 from .sandbox import SandboxSync
 from .waiting import sleep
 
@@ -75,7 +75,7 @@ class Maker:
             raise
 
     def discard(self, sandbox: SandboxSync) -> None:
-        """Kill a sandbox that nobody gets. A failure is told: the sandbox ends by itself."""
+        """Kill a sandbox that nobody gets. A failure is logged: the sandbox ends by itself."""
         try:
             sandbox.destroy()
         except SandboxException:
@@ -137,7 +137,7 @@ class Maker:
 
             timeout = config.warmup_post_prepare_health_check_timeout
             interval = config.warmup_health_check_polling_interval
-            wait_until_healthy(Patience(sandbox.id, timeout, interval), is_well)
+            wait_until_healthy(Deadline(sandbox.id, timeout, interval), is_well)
         if config.warmup_sandbox_preparer is not None:
             # Preparing took some of its life, and the store counts from now on.
             sandbox.renew(config.idle_timeout)
@@ -165,7 +165,7 @@ class Maker:
 
 
 def kill_quietly(manager: SandboxManagerSync, sandbox_id: str) -> bool:
-    """Kill a sandbox; whether it is gone now. A failure is told: the sandbox ends by itself."""
+    """Kill a sandbox; whether it is gone now. A failure is logged: the sandbox ends by itself."""
     try:
         manager.kill_sandbox(sandbox_id)
     except SandboxApiException as error:

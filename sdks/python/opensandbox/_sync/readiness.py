@@ -21,7 +21,7 @@ DEFAULT_POLLING_INTERVAL = timedelta(milliseconds=200)
 MIN_PING_SECONDS = 0.1
 MAX_PING_SECONDS = 10.0
 
-# The one error of an endpoint that mends itself: the pod has no address yet.
+# The one error of an endpoint that goes away by itself: the pod has no address yet.
 _NO_ADDRESS_YET = "KUBERNETES::POD_IP_NOT_AVAILABLE"
 
 
@@ -41,26 +41,26 @@ class Wait:
         A server that puts endpoints into its answer gives it when the daemon has answered. Others
         say nothing of that, nor does one whose sandbox has ended since.
         """
-        has_way = str(EXECD_PORT) in (created.endpoints or {})
-        is_usable = has_way and created.status.state == SandboxState.RUNNING
+        has_endpoint = str(EXECD_PORT) in (created.endpoints or {})
+        is_usable = has_endpoint and created.status.state == SandboxState.RUNNING
         return replace(
             self, is_skipped=self.is_skipped or (is_usable and self.health_check is None)
         )
 
 
-class Patience:
+class Deadline:
     """The time one sandbox has to become ready."""
 
     def __init__(self, sandbox_id: str, timeout: timedelta, polling_interval: timedelta) -> None:
         """Begin to wait for a sandbox."""
         self._sandbox_id = sandbox_id
-        self._deadline = time.monotonic() + timeout.total_seconds()
+        self._ends_at = time.monotonic() + timeout.total_seconds()
         self._interval = max(polling_interval.total_seconds(), 0.0)
 
     @property
     def remaining(self) -> float:
         """How many seconds are left; less than none when it is over."""
-        return self._deadline - time.monotonic()
+        return self._ends_at - time.monotonic()
 
     def wait_before_next_try(self, error: Exception | None) -> None:
         """Sleep a little, or raise when the time is over; ``error`` is what the last try said."""
@@ -71,7 +71,7 @@ class Patience:
 
 
 def find_endpoint(
-    patience: Patience, ask: Callable[[], SandboxEndpoint]
+    deadline: Deadline, ask: Callable[[], SandboxEndpoint]
 ) -> SandboxEndpoint:
     """Ask for an endpoint until there is one."""
     while True:
@@ -80,18 +80,18 @@ def find_endpoint(
         except SandboxApiException as error:
             if error.error.code != _NO_ADDRESS_YET:
                 raise
-            patience.wait_before_next_try(error)
+            deadline.wait_before_next_try(error)
 
 
-def wait_until_healthy(patience: Patience, check: Callable[[float], bool]) -> None:
+def wait_until_healthy(deadline: Deadline, check: Callable[[float], bool]) -> None:
     """Check health until it is good. A check may take so many seconds as it is given."""
     while True:
         error: Exception | None = None
         try:
-            if check(max(patience.remaining, MIN_PING_SECONDS)):
+            if check(max(deadline.remaining, MIN_PING_SECONDS)):
                 return
         except Exception as caught:
             if isinstance(caught, SandboxApiException) and caught.status_code in (401, 403):
                 raise  # the same credentials will be refused again
             error = caught
-        patience.wait_before_next_try(error)
+        deadline.wait_before_next_try(error)

@@ -31,6 +31,7 @@ from opensandbox.models.sandboxes import (
 )
 
 from .commands import Commands
+from .connections import Connections
 from .creation import Stopwatch, create_sandbox
 from .diagnostics import Diagnostics
 from .egress import CredentialVault
@@ -38,12 +39,11 @@ from .files import Files
 from .isolation import Isolation
 from .manager import SandboxManagerSync
 from .metrics import Metrics
-from .reach import Reach
 from .readiness import (
     DEFAULT_POLLING_INTERVAL,
     DEFAULT_READY_TIMEOUT,
     MAX_PING_SECONDS,
-    Patience,
+    Deadline,
     Wait,
     wait_until_healthy,
 )
@@ -77,7 +77,7 @@ class SandboxSync:
         self._transport = transport
         self._manager = SandboxManagerSync(transport)
         self._health_check = health_check
-        self._reach = Reach(sandbox_id, transport, self._manager)
+        self._connections = Connections(sandbox_id, transport, self._manager)
 
     @classmethod
     def create(
@@ -109,7 +109,7 @@ class SandboxSync:
         ``timeout`` None lives until killed. When it does not become ready it is killed again.
         """
         with refused_arguments():
-            wish = CreateSandboxRequest(
+            request = CreateSandboxRequest(
                 image=SandboxImageSpec(image) if isinstance(image, str) else image,
                 snapshot_id=snapshot_id,
                 timeout=whole_seconds(timeout),
@@ -127,7 +127,7 @@ class SandboxSync:
                 lifecycle=lifecycle,
             )
         wait = Wait(health_check, ready_timeout, health_check_polling_interval, skip_health_check)
-        return cls._make(wish, connection_config, wait)
+        return cls._make(request, connection_config, wait)
 
     @classmethod
     def create_from_template(
@@ -146,7 +146,7 @@ class SandboxSync:
     ) -> Self:
         """Make a sandbox from a template and return when it answers."""
         with refused_arguments():
-            wish = CreateSandboxRequest(
+            request = CreateSandboxRequest(
                 template_id=template_id,
                 timeout=whole_seconds(timeout),
                 metadata=metadata,
@@ -154,7 +154,7 @@ class SandboxSync:
                 extensions=extensions,
             )
         wait = Wait(health_check, ready_timeout, health_check_polling_interval, skip_health_check)
-        return cls._make(wish, connection_config, wait)
+        return cls._make(request, connection_config, wait)
 
     @classmethod
     @contextmanager
@@ -199,7 +199,7 @@ class SandboxSync:
     @property
     def origin(self) -> str:
         """What the sandbox was made from, where the server said so."""
-        return self._reach.origin
+        return self._connections.origin
 
     @property
     def connection_config(self) -> ConnectionConfigSync:
@@ -247,7 +247,7 @@ class SandboxSync:
     @property
     def credential_vault(self) -> CredentialVault:
         """Secrets its requests get on their way."""
-        return CredentialVault(self._reach.find_egress)
+        return CredentialVault(self._connections.find_egress)
 
     @property
     def terminals(self) -> "Terminals":
@@ -267,11 +267,11 @@ class SandboxSync:
         return self._manager.get_sandbox_info(self.id)
 
     def get_endpoint(self, port: int) -> SandboxEndpoint:
-        """Return the way to a port; it is remembered for a while."""
-        return self._reach.find_endpoint(port)
+        """Return the endpoint of a port; it is remembered for a while."""
+        return self._connections.find_endpoint(port)
 
     def get_signed_endpoint(self, port: int, expires: int) -> SandboxEndpoint:
-        """Return a way to a port that needs no token until ``expires``, in Unix seconds."""
+        """Return an endpoint of a port that needs no token until ``expires``, in Unix seconds."""
         return self._manager.get_sandbox_endpoint(self.id, port, expires=expires)
 
     def get_metrics(self) -> SandboxMetrics:
@@ -300,24 +300,24 @@ class SandboxSync:
 
     def get_egress_policy(self) -> NetworkPolicy:
         """Return what may go out."""
-        return self._reach.egress.get_policy()
+        return self._connections.egress.get_policy()
 
     def patch_egress_rules(self, rules: list[NetworkRule]) -> None:
         """Put rules in front; one for a target that has a rule already replaces it."""
-        self._reach.egress.patch_rules(rules)
+        self._connections.egress.patch_rules(rules)
 
     def delete_egress_rules(self, targets: list[str]) -> None:
         """Remove the rules of these targets; those without one are no error."""
-        self._reach.egress.delete_rules(targets)
+        self._connections.egress.delete_rules(targets)
 
     def pause(self) -> None:
         """Freeze every process. ``SandboxSync.resume`` undoes it."""
-        self._reach.forget()
+        self._connections.forget()
         self._manager.pause_sandbox(self.id)
 
     def kill(self) -> None:
         """End the sandbox; nothing of it is left. Connections stay open."""
-        self._reach.forget()
+        self._connections.forget()
         self._manager.kill_sandbox(self.id)
 
     def close(self) -> None:
@@ -340,7 +340,7 @@ class SandboxSync:
 
     def check_ready(self, timeout: timedelta, polling_interval: timedelta) -> None:
         """Return when the sandbox is healthy; raise when it is not within ``timeout``."""
-        wait_until_healthy(Patience(self.id, timeout, polling_interval), self._check_health)
+        wait_until_healthy(Deadline(self.id, timeout, polling_interval), self._check_health)
 
     def __enter__(self) -> Self:
         return self
@@ -355,14 +355,14 @@ class SandboxSync:
 
     @classmethod
     def _make(
-        cls, wish: CreateSandboxRequest, config: ConnectionConfigSync | None, wait: Wait
+        cls, request: CreateSandboxRequest, config: ConnectionConfigSync | None, wait: Wait
     ) -> Self:
         with opening(config) as transport:
-            stopwatch = Stopwatch(transport, wish)
-            created = create_sandbox(transport, wish)
+            stopwatch = Stopwatch(transport, request)
+            created = create_sandbox(transport, request)
             sandbox = cls(created.id, transport, wait.health_check)
             try:
-                sandbox._reach.learn(wish, created)
+                sandbox._connections.learn(request, created)
                 sandbox._open(wait.after(created))
             except BaseException:
                 with suppress(SandboxException):  # what went wrong first is what matters
@@ -383,13 +383,13 @@ class SandboxSync:
         return sandbox
 
     def _open(self, wait: Wait) -> None:
-        patience = Patience(self.id, wait.timeout, wait.polling_interval)
-        self._execd = self._reach.find_execd(patience)
+        deadline = Deadline(self.id, wait.timeout, wait.polling_interval)
+        self._execd = self._connections.find_execd(deadline)
         self._files = Files(self._execd)
         self._commands = Commands(self._execd)
         self._metrics = Metrics(self._execd)
         if not wait.is_skipped:
-            wait_until_healthy(patience, self._check_health)
+            wait_until_healthy(deadline, self._check_health)
 
     def _check_health(self, seconds: float) -> bool:
         if self._health_check is not None:

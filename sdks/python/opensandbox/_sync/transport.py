@@ -19,7 +19,7 @@ from opensandbox._tracing import trace_headers
 from opensandbox.config import ConnectionConfigSync, Target
 
 from .retry import NO_RETRY, RetrySyncTransport
-from .waiting import Errands
+from .waiting import BackgroundTasks
 
 T = TypeVar("T")
 
@@ -32,8 +32,8 @@ class Transport:
     def __init__(self, config: ConnectionConfigSync) -> None:
         """Prepare for requests under ``config``."""
         self.config = config
-        self.errands = Errands()
-        """What is done on the side, until the connections are closed."""
+        self.background = BackgroundTasks()
+        """What runs in the background, until the connections are closed."""
         self._owns_transport = config.transport is None
         hooks = {**config.event_hooks}
         hooks["request"] = [*hooks.get("request", []), _strip_for_strangers]
@@ -45,12 +45,12 @@ class Transport:
         )
 
     def to(self, target: Target) -> "Remote":
-        """Return the way to one place."""
+        """Return the remote at one address."""
         return Remote(self._client, target, self.config)
 
     def close(self) -> None:
         """Close the connections, unless the caller brought them."""
-        self.errands.finish()
+        self.background.finish()
         if self._owns_transport:
             self._client.close()
 

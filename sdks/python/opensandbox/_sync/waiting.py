@@ -29,19 +29,19 @@ def run_reading(chunks: Iterator[bytes], consume: Callable[[Pulled], T]) -> T:
     return consume(Pulled(lambda: next(chunks, b"")))
 
 
-class Errands:
+class BackgroundTasks:
     """What is done on the side. Its owner finishes it."""
 
     def __init__(self) -> None:
         self._threads: list[threading.Thread] = []
 
-    def start(self, errand: Callable[[], None]) -> None:
-        """Begin an errand and return at once."""
-        thread = threading.Thread(target=errand, name="opensandbox errand", daemon=True)
+    def start(self, function: Callable[[], None]) -> None:
+        """Begin a task and return at once."""
+        thread = threading.Thread(target=function, name="opensandbox background task", daemon=True)
         thread.start()
         self._threads.append(thread)
 
     def finish(self) -> None:
-        """Wait for what is under way; an errand knows how long it may take."""
+        """Wait for what is under way; a task knows how long it may take."""
         while self._threads:
             self._threads.pop().join()

@@ -9,24 +9,24 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-class Bell:
-    """Wakes the one that waits for it; rung while nobody waits, it wakes the next."""
+class AutoResetEvent:
+    """Wakes the one that waits for it; set while nobody waits, it wakes the next."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
 
-    def ring(self) -> None:
+    def set(self) -> None:
         """Wake the waiter."""
         self._event.set()
 
     def wait(self, seconds: float) -> None:
-        """Wait for the bell, but not longer than this."""
+        """Wait until it is set, but not longer than this."""
         self._event.wait(seconds)
         self._event.clear()
 
 
-class Crew:
-    """Jobs that run beside their starter. Whoever has the crew can wait for all of them."""
+class Workers:
+    """Jobs that run beside their starter. Whoever has them can wait for all of them."""
 
     def __init__(self, name: str) -> None:
         """Begin with no job; the name is that of the threads."""
@@ -50,7 +50,7 @@ class Crew:
             return self._changed.wait_for(lambda: not self._jobs, seconds)
 
     def take_part(self, job: Callable[[], T]) -> T:
-        """Do a job here that counts as one of the crew's."""
+        """Do a job here that counts as one of these."""
         self._count(1)
         try:
             return job()
@@ -76,6 +76,6 @@ def run_all(jobs: Sequence[Callable[[], None]]) -> None:
             job.result()
 
 
-def unbroken(crew: Crew, job: Callable[[], T], undo: Callable[[T], None]) -> T:  # noqa: ARG001
+def unbroken(workers: Workers, job: Callable[[], T], undo: Callable[[T], None]) -> T:  # noqa: ARG001
     """Do a job to its end; a thread cannot be cancelled, so nothing is ever undone."""
-    return crew.take_part(job)
+    return workers.take_part(job)

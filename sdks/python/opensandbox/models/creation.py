@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The wish for a sandbox, and the rules that need no knowledge of the server."""
+"""The request for a sandbox, and the rules that need no knowledge of the server."""
 
 from typing import Self
 

@@ -71,7 +71,7 @@ class CredentialBinding(WireModel):
 
 
 class CredentialVaultCreateRequest(WireModel):
-    """Wish for a vault."""
+    """Request for a vault."""
 
     credentials: list[Credential]
     bindings: list[CredentialBinding]
@@ -94,7 +94,7 @@ class CredentialBindingMutationSet(WireModel):
 
 
 class CredentialVaultPatchRequest(WireModel):
-    """Wish for a change of a vault, done as a whole or not at all."""
+    """Request for a change of a vault, done as a whole or not at all."""
 
     expected_revision: int | None = None
     credentials: CredentialMutationSet | None = None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way to a port inside a sandbox."""
+"""The endpoint of a port inside a sandbox."""
 
 from pydantic import Field
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What runs inside a sandbox told: commands, code and their output."""
+"""What runs inside a sandbox reports: commands, code and their output."""
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta

@@ -46,7 +46,7 @@ class EnvPassthroughSpec(IsolatedModel):
 
 
 class CreateIsolatedSessionRequest(IsolatedModel):
-    """Wish for a session."""
+    """Request for a session."""
 
     workspace: IsolatedWorkspaceSpec | None = None
     overlays: list[IsolatedOverlaySpec] | None = None

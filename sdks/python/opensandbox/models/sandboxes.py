@@ -167,7 +167,7 @@ class SandboxInfo(WireModel):
 
 
 class SandboxCreateResponse(WireModel):
-    """A sandbox as create answers it, with the ways to its own ports when the server knows them."""
+    """A sandbox as create answers it, with the endpoints of its ports if the server knows them."""
 
     id: str
     status: SandboxStatus
@@ -202,7 +202,7 @@ MetadataPatch = dict[str, str | None]
 
 
 class RenewExpirationRequest(WireModel):
-    """Wish for another end of life, as an absolute time."""
+    """Request for another end of life, as an absolute time."""
 
     expires_at: Time
 

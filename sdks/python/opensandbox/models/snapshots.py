@@ -29,7 +29,7 @@ class SnapshotInfo(WireModel):
 
 
 class CreateSnapshotRequest(WireModel):
-    """Wish for a snapshot, with a name or without."""
+    """Request for a snapshot, with a name or without."""
 
     name: str | None = Field(default=None, min_length=1)
 

@@ -43,7 +43,7 @@ class TemplateStatus(WireModel):
 
 
 class CreateTemplateRequest(StrictWireModel):
-    """Wish for a template: an image, and where the result is published."""
+    """Request for a template: an image, and where the result is published."""
 
     image: NonBlank
     publish: NonBlank

@@ -102,7 +102,7 @@ async def refusals(config: ConnectionConfig) -> None:
 async def templates(config: ConnectionConfig) -> None:
     """Make a template, find it, forget it."""
     async with await SandboxManager.create(config) as manager:
-        wish = CreateTemplateRequest(
+        request = CreateTemplateRequest(
             image="python:3.12",
             publish="registry.example.com/templates/python",
             resource_limits={"cpu": "2", "memory": "1Gi", "disk": "4Gi"},
@@ -112,7 +112,7 @@ async def templates(config: ConnectionConfig) -> None:
             readiness=TemplateReadiness(probe="true", warmup_seconds=3),
             format="overlaybd",
         )
-        made = await manager.create_template(wish)
+        made = await manager.create_template(request)
         assert (made.template_id, made.status.phase) == ("tpl_1", "Pending")
         assert made.readiness is not None
         assert made.readiness.warmup_seconds == 3
@@ -146,7 +146,7 @@ async def create_from_template(config: ConnectionConfig) -> None:
 
 
 async def create_with_everything(config: ConnectionConfig) -> None:
-    """Send every field of a wish."""
+    """Send every field of a request."""
     sandbox = await Sandbox.create(
         SandboxImageSpec(
             image="registry.example.com/app:1",
@@ -351,9 +351,9 @@ async def isolation_once(config: ConnectionConfig) -> None:
         "echo hi", workspace="/workspace", workspace_mode="ro", profile="balanced", share_net=True
     )
     assert done.text == "hi"
-    wish = CreateIsolatedSessionRequest(workspace=IsolatedWorkspaceSpec(path="/workspace"))
-    async with sandbox.isolation.session(wish) as session:
+    request = CreateIsolatedSessionRequest(workspace=IsolatedWorkspaceSpec(path="/workspace"))
+    async with sandbox.isolation.session(request) as session:
         assert (await session.run("echo hi")).text == "hi"
     with refused(503, "SERVICE_UNAVAILABLE"):
-        await sandbox.isolation.create(wish)
+        await sandbox.isolation.create(request)
     await sandbox.close()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes with a create besides the wish: a key, a report, an address, a trace."""
+"""What goes with a create besides the request: a key, a report, an address, a trace."""
 
 import re
 

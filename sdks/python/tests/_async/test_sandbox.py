@@ -151,7 +151,7 @@ async def test_the_key_stays_out_of_the_sandbox(standin: StandIn, execd: Execd) 
 
 
 @pytest.mark.parametrize(
-    "wish",
+    "arguments",
     [
         {},
         {"image": "a", "snapshot_id": "b"},
@@ -160,11 +160,11 @@ async def test_the_key_stays_out_of_the_sandbox(standin: StandIn, execd: Execd) 
         {"image": "a", "env": {"OPENSANDBOX_LIFECYCLE": "x"}},
     ],
 )
-async def test_a_wish_that_cannot_work_is_refused_unsent(
-    standin: StandIn, wish: dict[str, object]
+async def test_a_request_that_cannot_work_is_refused_unsent(
+    standin: StandIn, arguments: dict[str, object]
 ) -> None:
     with pytest.raises(InvalidArgumentException):
-        await Sandbox.create(**wish)  # type: ignore[arg-type]
+        await Sandbox.create(**arguments)  # type: ignore[arg-type]
     assert standin.requests == []
 
 

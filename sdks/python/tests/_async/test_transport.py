@@ -82,7 +82,7 @@ async def test_a_server_that_does_not_listen_here_is_soon_given_up(host: str) ->
     assert [event.backoff for event in events] == [policy.max_backoff_here] * 3
 
 
-async def test_patience_has_an_end(standin: StandIn) -> None:
+async def test_retries_have_an_end(standin: StandIn) -> None:
     standin.answers += [BUSY] * 9
     with pytest.raises(SandboxApiException) as caught:
         await list_with(ConnectionConfig(retry_policy=AT_ONCE))

@@ -103,7 +103,7 @@ def refusals(config: ConnectionConfigSync) -> None:
 def templates(config: ConnectionConfigSync) -> None:
     """Make a template, find it, forget it."""
     with SandboxManagerSync.create(config) as manager:
-        wish = CreateTemplateRequest(
+        request = CreateTemplateRequest(
             image="python:3.12",
             publish="registry.example.com/templates/python",
             resource_limits={"cpu": "2", "memory": "1Gi", "disk": "4Gi"},
@@ -113,7 +113,7 @@ def templates(config: ConnectionConfigSync) -> None:
             readiness=TemplateReadiness(probe="true", warmup_seconds=3),
             format="overlaybd",
         )
-        made = manager.create_template(wish)
+        made = manager.create_template(request)
         assert (made.template_id, made.status.phase) == ("tpl_1", "Pending")
         assert made.readiness is not None
         assert made.readiness.warmup_seconds == 3
@@ -147,7 +147,7 @@ def create_from_template(config: ConnectionConfigSync) -> None:
 
 
 def create_with_everything(config: ConnectionConfigSync) -> None:
-    """Send every field of a wish."""
+    """Send every field of a request."""
     sandbox = SandboxSync.create(
         SandboxImageSpec(
             image="registry.example.com/app:1",
@@ -352,9 +352,9 @@ def isolation_once(config: ConnectionConfigSync) -> None:
         "echo hi", workspace="/workspace", workspace_mode="ro", profile="balanced", share_net=True
     )
     assert done.text == "hi"
-    wish = CreateIsolatedSessionRequest(workspace=IsolatedWorkspaceSpec(path="/workspace"))
-    with sandbox.isolation.session(wish) as session:
+    request = CreateIsolatedSessionRequest(workspace=IsolatedWorkspaceSpec(path="/workspace"))
+    with sandbox.isolation.session(request) as session:
         assert (session.run("echo hi")).text == "hi"
     with refused(503, "SERVICE_UNAVAILABLE"):
-        sandbox.isolation.create(wish)
+        sandbox.isolation.create(request)
     sandbox.close()

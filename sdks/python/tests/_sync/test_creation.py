@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Made from _async/test_creation.py by scripts/unasync.py; change it there.
-"""What goes with a create besides the wish: a key, a report, an address, a trace."""
+"""What goes with a create besides the request: a key, a report, an address, a trace."""
 
 import re
 

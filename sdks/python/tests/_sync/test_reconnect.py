@@ -46,9 +46,9 @@ class Heard:
             on_execution_complete=self._hear,
         )
 
-    def _hear(self, happening: object) -> None:
-        kind = "stderr" if getattr(happening, "is_error", False) else type(happening).__name__
-        self.events.append((kind, getattr(happening, "text", None)))
+    def _hear(self, event: object) -> None:
+        kind = "stderr" if getattr(event, "is_error", False) else type(event).__name__
+        self.events.append((kind, getattr(event, "text", None)))
 
     def of(self, kind: str) -> list[object]:
         return [text for name, text in self.events if name == kind]

@@ -150,7 +150,7 @@ def test_the_key_stays_out_of_the_sandbox(standin: StandIn, execd: Execd) -> Non
 
 
 @pytest.mark.parametrize(
-    "wish",
+    "arguments",
     [
         {},
         {"image": "a", "snapshot_id": "b"},
@@ -159,11 +159,11 @@ def test_the_key_stays_out_of_the_sandbox(standin: StandIn, execd: Execd) -> Non
         {"image": "a", "env": {"OPENSANDBOX_LIFECYCLE": "x"}},
     ],
 )
-def test_a_wish_that_cannot_work_is_refused_unsent(
-    standin: StandIn, wish: dict[str, object]
+def test_a_request_that_cannot_work_is_refused_unsent(
+    standin: StandIn, arguments: dict[str, object]
 ) -> None:
     with pytest.raises(InvalidArgumentException):
-        SandboxSync.create(**wish)  # type: ignore[arg-type]
+        SandboxSync.create(**arguments)  # type: ignore[arg-type]
     assert standin.requests == []
 
 

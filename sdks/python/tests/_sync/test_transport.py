@@ -81,7 +81,7 @@ def test_a_server_that_does_not_listen_here_is_soon_given_up(host: str) -> None:
     assert [event.backoff for event in events] == [policy.max_backoff_here] * 3
 
 
-def test_patience_has_an_end(standin: StandIn) -> None:
+def test_retries_have_an_end(standin: StandIn) -> None:
     standin.answers += [BUSY] * 9
     with pytest.raises(SandboxApiException) as caught:
         list_with(ConnectionConfigSync(retry_policy=AT_ONCE))

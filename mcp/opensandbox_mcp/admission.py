@@ -52,7 +52,7 @@ class Admission:
         return is_equal and scheme.lower() == "bearer"
 
 
-class Gate:
+class AdmissionMiddleware:
     """Lets through what may come in."""
 
     def __init__(self, app: ASGIApp, admission: Admission) -> None:

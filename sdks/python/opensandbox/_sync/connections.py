@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Made from _async/reach.py by scripts/unasync.py; change it there.
-"""The ways to one sandbox: the endpoints of its ports, and the programs that listen there."""
+# Made from _async/connections.py by scripts/unasync.py; change it there.
+"""The connections to one sandbox: endpoints of its ports, and the programs that listen there."""
 
 from opensandbox._endpoints import EndpointCache
 from opensandbox.models.endpoints import EGRESS_PORT, EXECD_PORT
@@ -13,11 +13,11 @@ from opensandbox.models.sandboxes import (
 
 from .egress import Egress
 from .manager import SandboxManagerSync
-from .readiness import Patience, find_endpoint
+from .readiness import Deadline, find_endpoint
 from .transport import Remote, Transport
 
 
-class Reach:
+class Connections:
     """Finds what belongs to a sandbox, and remembers for a while where it was."""
 
     def __init__(self, sandbox_id: str, transport: Transport, manager: SandboxManagerSync) -> None:
@@ -31,10 +31,10 @@ class Reach:
         self._manager = manager
         self._endpoints = EndpointCache(transport.config)
 
-    def learn(self, wish: CreateSandboxRequest, created: SandboxCreateResponse) -> None:
+    def learn(self, request: CreateSandboxRequest, created: SandboxCreateResponse) -> None:
         """Take what the answer to a create says."""
         self.starts_interpreters = created.endpoints is not None  # only our servers say it
-        if wish.template_id is not None:
+        if request.template_id is not None:
             self.origin = SandboxOrigin.TEMPLATE
         # They lead there directly; a caller that wants the server in between must ask for that.
         if self._transport.config.use_server_proxy:
@@ -48,7 +48,7 @@ class Reach:
         self._endpoints.clear()
 
     def find_endpoint(self, port: int) -> SandboxEndpoint:
-        """Return the way to a port."""
+        """Return the endpoint of a port."""
         known = self._endpoints.get(port)
         if known is not None:
             return known
@@ -56,9 +56,9 @@ class Reach:
         self._endpoints.put(port, endpoint)
         return endpoint
 
-    def find_execd(self, patience: Patience) -> Remote:
+    def find_execd(self, deadline: Deadline) -> Remote:
         """Return the daemon, which may have no address yet."""
-        endpoint = find_endpoint(patience, lambda: self.find_endpoint(EXECD_PORT))
+        endpoint = find_endpoint(deadline, lambda: self.find_endpoint(EXECD_PORT))
         self.origin = endpoint.origin or self.origin
         return self._transport.to(self._transport.config.sandbox(endpoint))
 
