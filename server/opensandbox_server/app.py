@@ -14,19 +14,19 @@ from starlette.middleware.cors import CORSMiddleware
 
 from opensandbox_server import api
 from opensandbox_server._version import __version__
-from opensandbox_server.api.edge import Gate, RequestIds, Turnstile
 from opensandbox_server.api.faults import answer_fault
+from opensandbox_server.api.keys import ApiKeys
+from opensandbox_server.api.middleware import Gate, RequestIds, Turnstile
 from opensandbox_server.api.pages import own_names
-from opensandbox_server.ballast import Ballast
-from opensandbox_server.datadir import DataDir
-from opensandbox_server.endpoints import Endpoints
 from opensandbox_server.errors import RequestRefused
-from opensandbox_server.ingress import Routes
-from opensandbox_server.keys import ApiKeys
+from opensandbox_server.host.ballast import Ballast
+from opensandbox_server.host.data_dir import DataDir
+from opensandbox_server.ingress.endpoints import Endpoints
+from opensandbox_server.ingress.ingress import Routes
 from opensandbox_server.runtimes.base import Runtime
-from opensandbox_server.sandboxes import Sandboxes
-from opensandbox_server.settings import Settings
-from opensandbox_server.store import open_store
+from opensandbox_server.sandboxes.sandboxes import Sandboxes
+from opensandbox_server.settings.settings import Settings
+from opensandbox_server.store.sqlite import open_store
 
 
 def build_app(

@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from opensandbox_server._version import __version__
-from opensandbox_server.ctrl_c import unwinding_on_ctrl_c
 from opensandbox_server.errors import StartupError
-from opensandbox_server.settings import (
+from opensandbox_server.host.ctrl_c import unwinding_on_ctrl_c
+from opensandbox_server.settings.settings import (
     DEFAULT_PATH,
     Settings,
     change_settings,
     find_config,
     load_settings,
 )
-from opensandbox_server.skeleton import EXAMPLES, write_config
+from opensandbox_server.settings.skeleton import EXAMPLES, write_config
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -171,8 +171,8 @@ def _settings(options: argparse.Namespace) -> Settings:
 
 
 def _serve(options: argparse.Namespace) -> int:
-    from opensandbox_server.logs import set_up_logs
     from opensandbox_server.serve import serve
+    from opensandbox_server.telemetry.logs import set_up_logs
 
     if options.reload:
         raise StartupError("--reload is not supported: restart the server, sandboxes go on running")
@@ -191,7 +191,7 @@ def _init_config(options: argparse.Namespace) -> int:
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    from opensandbox_server.doctor import examine, report
+    from opensandbox_server.commands.doctor import examine, report
 
     with unwinding_on_ctrl_c():
         findings = asyncio.run(examine(_settings(options)))
@@ -200,7 +200,7 @@ def _doctor(options: argparse.Namespace) -> int:
 
 
 def _systemd_unit(options: argparse.Namespace) -> int:
-    from opensandbox_server.systemd_unit import unit
+    from opensandbox_server.commands.systemd_unit import unit
 
     settings, config = _settings(options), find_config(options.config, os.environ)
     given = {
@@ -216,9 +216,9 @@ def _systemd_unit(options: argparse.Namespace) -> int:
 
 
 def _images(options: argparse.Namespace) -> int:
-    from opensandbox_server import image_commands as do
-    from opensandbox_server.images import ImageStore
+    from opensandbox_server.commands import images as do
     from opensandbox_server.runtimes.base import RuntimeFault
+    from opensandbox_server.runtimes.oci.images import ImageStore
 
     store = ImageStore(_settings(options).data_dir)
     work = {
@@ -237,7 +237,7 @@ def _images(options: argparse.Namespace) -> int:
 
 
 def _leftovers(options: argparse.Namespace) -> int:
-    from opensandbox_server import leftover_commands as do
+    from opensandbox_server.commands import leftovers as do
 
     settings = _settings(options)
     if options.verb == "list":

@@ -18,21 +18,21 @@ import uvicorn
 import uvloop
 from fastapi import FastAPI
 
+from opensandbox_server.api.keys import ApiKeys
 from opensandbox_server.app import build_app
-from opensandbox_server.datadir import DataDir, open_data_dir, read_or_make_secret
-from opensandbox_server.endpoints import Endpoints, Signer
 from opensandbox_server.errors import PartEnded, StartupError
-from opensandbox_server.full_disk import explain, is_full
-from opensandbox_server.ingress import API_SOCKET, DoorPlan, Ingress, open_ingress
-from opensandbox_server.ingress_user import Identity, ingress_identity
-from opensandbox_server.keys import ApiKeys
-from opensandbox_server.priority import run_before_others
-from opensandbox_server.programs import find_program
+from opensandbox_server.host.data_dir import DataDir, open_data_dir, read_or_make_secret
+from opensandbox_server.host.full_disk import explain, is_full
+from opensandbox_server.host.priority import run_before_others
+from opensandbox_server.host.programs import find_program
+from opensandbox_server.host.sockets import listen_tcp, listen_unix
+from opensandbox_server.ingress.endpoints import Endpoints, Signer
+from opensandbox_server.ingress.ingress import API_SOCKET, DoorPlan, Ingress, open_ingress
+from opensandbox_server.ingress.user import Identity, ingress_identity
 from opensandbox_server.runtimes import make_runtime
 from opensandbox_server.runtimes.base import Runtime, RuntimeHome, RuntimeUnavailable
-from opensandbox_server.settings import Settings
-from opensandbox_server.sockets import listen_tcp, listen_unix
-from opensandbox_server.stalls import watch_stalls
+from opensandbox_server.settings.settings import Settings
+from opensandbox_server.telemetry.stalls import watch_stalls
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from opensandbox_server.keys import ApiKeys
+from opensandbox_server.api.keys import ApiKeys
 from server.tests.world import World, open_world
 
 pytestmark = pytest.mark.anyio

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from opensandbox_server.endpoints import Endpoints, Reached, Signer
 from opensandbox_server.errors import InvalidParameter, InvalidPort
-from opensandbox_server.sections import Ingress
-from opensandbox_server.wanted import Wanted
+from opensandbox_server.ingress.endpoints import Endpoints, Reached, Signer
+from opensandbox_server.sandboxes.wanted import Wanted
+from opensandbox_server.settings.sections import Ingress
 
 ID = "0b1f8f7e-1c52-4f0a-9d1c-2f1f5b1a0c3d"
 WANTED = Wanted(ID, "i", ("x",), datetime.now(UTC), execd_token="execd")  # noqa: S106

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from opensandbox_server.expiry import RETRY_SECONDS, Expiry
+from opensandbox_server.sandboxes.expiry import RETRY_SECONDS, Expiry
 
 pytestmark = pytest.mark.anyio
 

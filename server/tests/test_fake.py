@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from opensandbox_server.programs import find_program
+from opensandbox_server.host.programs import find_program
 from opensandbox_server.runtimes.base import InstanceState, SandboxSpec, StartFailed
 from opensandbox_server.runtimes.fake import FakeRuntime
 from opensandbox_server.runtimes.process_tree import processes_with

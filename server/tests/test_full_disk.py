@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from opensandbox_server.ballast import BALLAST_BYTES
+from opensandbox_server.host.ballast import BALLAST_BYTES
 from server.tests.serving import NotServing, serving
 from server.tests.small_disk import filled, small_disk
 from server.tests.world import wish

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from opensandbox_server.errors import DoorClosed, StartupError
-from opensandbox_server.ingress import DoorPlan, Ingress, Route, open_ingress
+from opensandbox_server.ingress.ingress import DoorPlan, Ingress, Route, open_ingress
 
 pytestmark = pytest.mark.anyio
 

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from opensandbox_server.reconcile import Action, Adopt, End, Leave, Mourn, plan
 from opensandbox_server.runtimes.base import ExecdAddress, Instance, InstanceState
-from opensandbox_server.wanted import Wanted
+from opensandbox_server.sandboxes.reconcile import Action, Adopt, End, Leave, Mourn, plan
+from opensandbox_server.sandboxes.wanted import Wanted
 
 NOW = datetime.now(UTC)
 WANTED = Wanted(id="s", image="i", entrypoint=("x",), created_at=NOW, has_answered=True)

@@ -13,8 +13,8 @@ import pytest
 
 from opensandbox_server.errors import StartupError
 from opensandbox_server.runtimes.base import SandboxSpec
-from opensandbox_server.store import open_store
-from opensandbox_server.wanted import Wanted
+from opensandbox_server.sandboxes.wanted import Wanted
+from opensandbox_server.store.sqlite import open_store
 from server.tests.world import make_runtime, open_world
 
 pytestmark = pytest.mark.anyio

@@ -18,8 +18,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from opensandbox_server.programs import find_program
-from opensandbox_server.runtimes.oci.claims import INGRESS_IDS
+from opensandbox_server.host.id_claims import INGRESS_IDS
+from opensandbox_server.host.programs import find_program
 from server.tests.serving import KEY, NotServing, Serving, serving
 from server.tests.world import wish
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from opensandbox_server.errors import SettingsError, StartupError
-from opensandbox_server.settings import Settings, find_config, load_settings
-from opensandbox_server.skeleton import EXAMPLES, skeleton, write_config
+from opensandbox_server.settings.settings import Settings, find_config, load_settings
+from opensandbox_server.settings.skeleton import EXAMPLES, skeleton, write_config
 
 PUBLISHED = """
 [server]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from opensandbox_server.spawn import adopt, spawn
+from opensandbox_server.host.spawn import adopt, spawn
 
 pytestmark = pytest.mark.anyio
 
@@ -56,7 +56,7 @@ async def test_descriptors_may_trade_places(tmp_path: Path) -> None:
 TRY_NUMBERS = """
 import asyncio, fcntl, itertools, os, tempfile
 from pathlib import Path
-from opensandbox_server.spawn import spawn
+from opensandbox_server.host.spawn import spawn
 
 async def main():
     os.chdir(tempfile.mkdtemp(dir="."))

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from opensandbox_server import store as stores
-from opensandbox_server import wanted as wants
 from opensandbox_server.errors import StartupError, StoreFault
 from opensandbox_server.runtimes.base import Resources
-from opensandbox_server.seen_keys import SeenKeys
-from opensandbox_server.store import Repeat, Store, open_store
-from opensandbox_server.wanted import Wanted
+from opensandbox_server.sandboxes import wanted as wants
+from opensandbox_server.sandboxes.seen_keys import SeenKeys
+from opensandbox_server.sandboxes.wanted import Wanted
+from opensandbox_server.store import sqlite as stores
+from opensandbox_server.store.sqlite import Repeat, Store, open_store
 
 pytestmark = pytest.mark.anyio
 

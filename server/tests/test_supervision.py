@@ -11,7 +11,7 @@ import os
 import pytest
 
 from opensandbox_server.errors import StoreFault
-from opensandbox_server.supervision import LONGEST_PAUSE_SECONDS, Supervised, growing_pauses
+from opensandbox_server.host.supervision import LONGEST_PAUSE_SECONDS, Supervised, growing_pauses
 
 pytestmark = pytest.mark.anyio
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 import pytest
 
 from opensandbox_server.errors import InvalidMetadata, InvalidMetadataFilter, InvalidParameter
-from opensandbox_server.metadata import check_metadata, parse_filter, patch_metadata
-from opensandbox_server.quantities import parse_limits
 from opensandbox_server.runtimes.base import Resources
+from opensandbox_server.runtimes.quantities import parse_limits
+from opensandbox_server.sandboxes.metadata import check_metadata, parse_filter, patch_metadata
 
 
 @pytest.mark.parametrize(

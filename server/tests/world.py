@@ -12,15 +12,15 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
+from opensandbox_server.api.keys import ApiKeys
 from opensandbox_server.app import build_app
-from opensandbox_server.endpoints import Endpoints, Signer
 from opensandbox_server.errors import DoorClosed
-from opensandbox_server.ingress import Route
-from opensandbox_server.keys import ApiKeys
+from opensandbox_server.ingress.endpoints import Endpoints, Signer
+from opensandbox_server.ingress.ingress import Route
 from opensandbox_server.runtimes.base import RuntimeHome
 from opensandbox_server.runtimes.fake import FakeRuntime
-from opensandbox_server.sandboxes import Sandboxes
-from opensandbox_server.settings import Settings
+from opensandbox_server.sandboxes.sandboxes import Sandboxes
+from opensandbox_server.settings.settings import Settings
 
 KEY = "a key of the tests"
 HEADERS = {"OPEN-SANDBOX-API-KEY": KEY}

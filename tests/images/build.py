@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from opensandbox_server.images import ImageStore
-from opensandbox_server.images.recipe import read_recipe
+from opensandbox_server.runtimes.oci.images import ImageStore
+from opensandbox_server.runtimes.oci.images.recipe import read_recipe
 from tests.environments import CACHE
 from tests.images.conftest import MIRROR, Images, opened
 

@@ -21,7 +21,7 @@ import pytest
 
 from benchmarks.sandbox.docker import find_programs
 from benchmarks.sandbox.rootfs import Unavailable
-from opensandbox_server.images.recipe import read_recipe
+from opensandbox_server.runtimes.oci.images.recipe import read_recipe
 from tests.images.conftest import MIRROR
 
 ROOT = Path(__file__).resolve().parents[2]

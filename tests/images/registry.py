@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from opensandbox_server.images.archive import docker_architecture
+from opensandbox_server.runtimes.oci.images.archive import docker_architecture
 
 PROGRAM = Path(__file__).parent / "registry"
 TOOLS = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "opensandbox/tools/bin"

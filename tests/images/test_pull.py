@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from opensandbox_server.images.fetch import explain_pull, is_on_this_machine
+from opensandbox_server.runtimes.oci.images.fetch import explain_pull, is_on_this_machine
 from tests.images.conftest import LOGIN, Images, opened
 
 pytestmark = [

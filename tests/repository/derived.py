@@ -27,7 +27,7 @@ from opensandbox_mcp.toolbox import build_tool
 from opensandbox_mcp.tools import offered
 from opensandbox_server import errors
 from opensandbox_server.runtimes.oci import options
-from opensandbox_server.settings import Settings
+from opensandbox_server.settings.settings import Settings
 from tests.repository.attacks import attacks_table
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -25,13 +25,13 @@ from typing import Any, TypeVar
 
 from pyroute2 import IPRoute  # type: ignore[import-untyped]
 
-from opensandbox_server.datadir import make_private
-from opensandbox_server.images import Image
-from opensandbox_server.programs import find_program
+from opensandbox_server.host.data_dir import make_private
+from opensandbox_server.host.programs import find_program
 from opensandbox_server.runtimes.base import Instance, Resources, RuntimeHome, SandboxSpec
-from opensandbox_server.runtimes.oci import syscalls
-from opensandbox_server.runtimes.oci.bundle import PROTECTIONS, Launch
 from opensandbox_server.runtimes.oci.doctor import examine
+from opensandbox_server.runtimes.oci.images import Image
+from opensandbox_server.runtimes.oci.launcher import syscalls
+from opensandbox_server.runtimes.oci.launcher.bundle import PROTECTIONS, Launch
 from opensandbox_server.runtimes.oci.options import read_options
 from opensandbox_server.runtimes.oci.runtime import OCIRuntime
 

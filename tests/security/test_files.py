@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from opensandbox_server.images import Image
-from opensandbox_server.runtimes.oci.bundle import MASKED, READONLY
+from opensandbox_server.runtimes.oci.images import Image
+from opensandbox_server.runtimes.oci.launcher.bundle import MASKED, READONLY
 from tests.security.harness import Home
 
 TTL = "/proc/sys/net/ipv4/ip_default_ttl"

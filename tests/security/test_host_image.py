@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from opensandbox_server.runtimes.oci import syscalls
-from opensandbox_server.runtimes.oci.runner import SEARCH_PATH
+from opensandbox_server.runtimes.oci.launcher import syscalls
+from opensandbox_server.runtimes.oci.launcher.program import SEARCH_PATH
 from tests.security.harness import Home, opened_home, own_mounts
 
 PLACES = [

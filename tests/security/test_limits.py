@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from opensandbox_server.runtimes.base import Resources
-from opensandbox_server.runtimes.oci.rlimits import OPEN_FILES
+from opensandbox_server.runtimes.oci.launcher.rlimits import OPEN_FILES
 from tests.security.harness import Box, Home, opened_home
 
 FORKS = """

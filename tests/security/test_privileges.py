@@ -18,10 +18,10 @@ from pathlib import Path
 
 import pytest
 
-from opensandbox_server.images import Image
 from opensandbox_server.runtimes.base import StartFailed
-from opensandbox_server.runtimes.oci.bundle import CAPABILITIES
-from opensandbox_server.runtimes.oci.seccomp import compile_filter
+from opensandbox_server.runtimes.oci.images import Image
+from opensandbox_server.runtimes.oci.launcher.bundle import CAPABILITIES
+from opensandbox_server.runtimes.oci.launcher.seccomp import compile_filter
 from tests.security.harness import Box, Home
 
 CAPABILITY_BITS = {

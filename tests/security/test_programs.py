@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from opensandbox_server.programs import find_tool
+from opensandbox_server.host.programs import find_tool
 from tests.security.harness import Home, opened_home
 
 MODULES = ("selectors", "socket", "argparse", "ctypes", "pyroute2")

@@ -9,9 +9,9 @@ import pytest
 
 from opensandbox import SandboxManagerSync
 from opensandbox.models import SandboxFilter
-from opensandbox_server.images import ImageStore
-from opensandbox_server.runtimes.oci.records import Record, survey
-from opensandbox_server.store import open_store
+from opensandbox_server.runtimes.oci.images import ImageStore
+from opensandbox_server.runtimes.oci.launcher.records import Record, survey
+from opensandbox_server.store.sqlite import open_store
 from tests.e2e.server import make_home, obstacle, start_server
 from tests.stored.release import STORE, Release, releases
 

@@ -3,7 +3,7 @@
 
 from pathlib import Path
 
-from opensandbox_server.images.pack import place_pack, plan_pack
+from opensandbox_server.runtimes.oci.images.pack import place_pack, plan_pack
 from opensandbox_server.runtimes.oci.options import read_options
 
 CACHE = Path(read_options({}).cache_dir)

@@ -155,7 +155,7 @@ def requirements() -> tuple[list[str], list[str]]:
 def fingerprint(suite: Suite) -> str:
     """Return a name for what the recipe gives; it changes with everything it is made of."""
     digest = hashlib.sha256(suite.name.encode())
-    here, images = Path(__file__).parent, ROOT / "server/opensandbox_server/images"
+    here, images = Path(__file__).parent, ROOT / "server/opensandbox_server/runtimes/oci/images"
     inputs = [Path(__file__), here / "image.py", here / "pack.py"]
     # A pack that is made in another way would be made anew, after every boot.
     inputs += [images / f"{name}.py" for name in ("pack", "distributions", "interpreter")]

@@ -7,9 +7,9 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
-from opensandbox_server.endpoints import Endpoints, Reached
-from opensandbox_server.sandboxes import Sandboxes
-from opensandbox_server.timing import Timing
+from opensandbox_server.ingress.endpoints import Endpoints, Reached
+from opensandbox_server.sandboxes.sandboxes import Sandboxes
+from opensandbox_server.telemetry.timing import Timing
 
 
 async def _sandboxes(request: Request) -> Sandboxes:

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Query
 from fastapi.responses import PlainTextResponse, Response
 
 from opensandbox.models import DiagnosticContent
-from opensandbox_server import diagnostics
 from opensandbox_server.api.depends import All
+from opensandbox_server.sandboxes import diagnostics
 
 router = APIRouter(prefix="/sandboxes/{sandbox_id}/diagnostics", tags=["diagnostics"])
 

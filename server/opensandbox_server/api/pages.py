@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 
 from opensandbox_server.errors import ForeignOrigin, RequestRefused, UnknownHost
-from opensandbox_server.settings import Settings
+from opensandbox_server.settings.settings import Settings
 
 
 def own_names(settings: Settings) -> frozenset[str]:

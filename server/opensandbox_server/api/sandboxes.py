@@ -19,7 +19,7 @@ from opensandbox.models import (
 from opensandbox_server.api.depends import All, Spent, Way, Ways
 from opensandbox_server.api.views import created, info_of, page_of
 from opensandbox_server.errors import InvalidParameter
-from opensandbox_server.metadata import parse_filter
+from opensandbox_server.sandboxes.metadata import parse_filter
 
 router = APIRouter(tags=["sandboxes"])
 

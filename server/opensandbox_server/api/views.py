@@ -15,10 +15,10 @@ from opensandbox.models import (
     SandboxInfo,
 )
 from opensandbox.models.endpoints import EGRESS_PORT, EXECD_PORT
-from opensandbox_server.admission import kept_extensions
-from opensandbox_server.endpoints import Endpoints, Reached
-from opensandbox_server.sandbox import Sandbox
-from opensandbox_server.wanted import Wanted
+from opensandbox_server.ingress.endpoints import Endpoints, Reached
+from opensandbox_server.sandboxes.admission import kept_extensions
+from opensandbox_server.sandboxes.sandbox import Sandbox
+from opensandbox_server.sandboxes.wanted import Wanted
 
 
 def info_of(sandbox: Sandbox) -> SandboxInfo:

@@ -10,7 +10,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from opensandbox_server.sockets import listen_unix, short_path
+from opensandbox_server.host.sockets import listen_unix, short_path
 
 BACKLOG = 4096
 _LARGEST_HEAD = 64 * 1024

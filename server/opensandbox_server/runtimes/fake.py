@@ -22,6 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from opensandbox_server.host.spawn import Child, adopt, spawn
 from opensandbox_server.runtimes import execd
 from opensandbox_server.runtimes.base import (
     ExecdAddress,
@@ -44,7 +45,6 @@ from opensandbox_server.runtimes.process_tree import (
     signal_tree,
     start_time,
 )
-from opensandbox_server.spawn import Child, adopt, spawn
 
 LOG_BYTES = 256 * 1024
 """How much of the entrypoint's output is shown."""

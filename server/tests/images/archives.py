@@ -10,7 +10,7 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-from opensandbox_server.images import ImageStore, import_image
+from opensandbox_server.runtimes.oci.images import ImageStore, import_image
 
 Entry = tuple[str, bytes | str | None, dict[str, Any]]
 

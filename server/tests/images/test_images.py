@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from opensandbox_server.images import (
+from opensandbox_server.runtimes.base import ImageUnknown
+from opensandbox_server.runtimes.oci.images import (
     BadArchive,
     FetchFailed,
     ImageStore,
     import_image,
     pull_image,
 )
-from opensandbox_server.images.archive import find_user
-from opensandbox_server.runtimes.base import ImageUnknown
+from opensandbox_server.runtimes.oci.images.archive import find_user
 from server.tests.images.archives import Entry, docker_archive, imported, names, tar_of
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="owners of files can be set by root only")

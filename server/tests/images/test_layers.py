@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from opensandbox_server.images import BadArchive, ImageStore, import_image
+from opensandbox_server.runtimes.oci.images import BadArchive, ImageStore, import_image
 from server.tests.images.archives import docker_archive, imported, names, tar_of
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="owners of files can be set by root only")

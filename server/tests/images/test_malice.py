@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from opensandbox_server.images import BadArchive, ImageStore, import_image
-from opensandbox_server.images.bounds import Room
-from opensandbox_server.images.unpack import unpack_layer
+from opensandbox_server.runtimes.oci.images import BadArchive, ImageStore, import_image
+from opensandbox_server.runtimes.oci.images.bounds import Room
+from opensandbox_server.runtimes.oci.images.unpack import unpack_layer
 from server.tests.images.archives import Entry, docker_archive, imported, names, tar_of
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="owners of files can be set by root only")

@@ -19,23 +19,23 @@ from pathlib import Path
 
 import pytest
 
-from opensandbox_server.images import ImageStore
-from opensandbox_server.images.distributions import fingerprint, with_requirements
-from opensandbox_server.images.interpreter import (
+from opensandbox_server.runtimes.base import RuntimeFault
+from opensandbox_server.runtimes.oci.images import ImageStore
+from opensandbox_server.runtimes.oci.images.distributions import fingerprint, with_requirements
+from opensandbox_server.runtimes.oci.images.interpreter import (
     CannotMove,
     Interpreter,
     check_moved,
     copy_interpreter,
     own_interpreter,
 )
-from opensandbox_server.images.pack import Plan, is_whole, place_pack, plan_pack
-from opensandbox_server.runtimes.base import RuntimeFault
+from opensandbox_server.runtimes.oci.images.pack import Plan, is_whole, place_pack, plan_pack
 from server.tests.small_disk import small_disk
 
 MAKE = """
 import sys
 from pathlib import Path
-from opensandbox_server.images.pack import place_pack, plan_pack
+from opensandbox_server.runtimes.oci.images.pack import place_pack, plan_pack
 place_pack(plan_pack(), (Path(sys.argv[1]),), Path(sys.argv[2]))
 """
 PATIENCE_SECONDS = 60

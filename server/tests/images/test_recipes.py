@@ -11,9 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from opensandbox_server.images import BadRecipe, FetchFailed, Image, ImageStore, build_image
-from opensandbox_server.images.build import arguments, digest_of, sources
-from opensandbox_server.images.recipe import (
+from opensandbox_server.runtimes.base import ImageUnknown
+from opensandbox_server.runtimes.oci.images import (
+    BadRecipe,
+    FetchFailed,
+    Image,
+    ImageStore,
+    build_image,
+)
+from opensandbox_server.runtimes.oci.images.build import arguments, digest_of, sources
+from opensandbox_server.runtimes.oci.images.recipe import (
     instructions,
     read_dockerfile,
     read_recipe,
@@ -21,7 +28,6 @@ from opensandbox_server.images.recipe import (
     recipe_of,
     recipes_directory,
 )
-from opensandbox_server.runtimes.base import ImageUnknown
 
 RUNNER = Path(__file__).resolve().parents[3] / "dataplane" / "kernel" / "runners" / "go"
 OURS = "opensandbox/code-interpreter"

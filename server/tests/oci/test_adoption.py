@@ -18,7 +18,7 @@ from tests.security.harness import TOKEN, Box, find_execd, opened_home
 SERVER = """
     import asyncio, sys
     from pathlib import Path
-    from opensandbox_server.datadir import make_private
+    from opensandbox_server.host.data_dir import make_private
     from opensandbox_server.runtimes.base import RuntimeHome, SandboxSpec
     from opensandbox_server.runtimes.oci.runtime import OCIRuntime
 

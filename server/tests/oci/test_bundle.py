@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from opensandbox_server.runtimes.oci.bundle import (
+from opensandbox_server.runtimes.oci.launcher.bundle import (
     CAPABILITIES,
     Launch,
     Surroundings,
@@ -18,9 +18,9 @@ from opensandbox_server.runtimes.oci.bundle import (
     shm_bytes,
     state_bytes,
 )
+from opensandbox_server.runtimes.oci.launcher.seccomp import compile_filter, compiled, profile
+from opensandbox_server.runtimes.oci.launcher.seccomp_calls import ALLOWED, DONE, REFUSED
 from opensandbox_server.runtimes.oci.options import OCIOptions, read_options
-from opensandbox_server.runtimes.oci.seccomp import compile_filter, compiled, profile
-from opensandbox_server.runtimes.oci.seccomp_calls import ALLOWED, DONE, REFUSED
 
 LAUNCH = Launch("box", "host", "/images/host", ["sleep", "1"], host_paths=["/usr"])
 AROUND = Surroundings("/r", "/e", "/u", "/n", 65536, shared={"/usr": "/stage/usr"}, filter=b"bpf")

@@ -19,9 +19,13 @@ from opensandbox_server.runtimes.oci.bounds import (
     v2_settings,
     with_execd,
 )
-from opensandbox_server.runtimes.oci.cgroup_files import CgroupFault
-from opensandbox_server.runtimes.oci.cgroups import CgroupsV2, find_cgroups, hybrid_mount
-from opensandbox_server.runtimes.oci.cgroups_v1 import CgroupsV1
+from opensandbox_server.runtimes.oci.launcher.cgroups.cgroups import (
+    CgroupsV2,
+    find_cgroups,
+    hybrid_mount,
+)
+from opensandbox_server.runtimes.oci.launcher.cgroups.files import CgroupFault
+from opensandbox_server.runtimes.oci.launcher.cgroups.v1 import CgroupsV1
 from opensandbox_server.runtimes.oci.options import read_options
 
 V2 = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from opensandbox_server.runtimes.oci.claims import claim_ids
-from opensandbox_server.runtimes.oci.network import claim_block
+from opensandbox_server.host.id_claims import claim_ids
+from opensandbox_server.runtimes.oci.network.network import claim_block
 from tests.security.harness import missing, opened_home, own_network
 
 SUBNET = IPv4Network("10.200.0.0/16")

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from opensandbox_server.runtimes.oci import conntrack, syscalls
-from opensandbox_server.runtimes.oci.network import Network, claim_block
-from opensandbox_server.runtimes.oci.rules import Reach
+from opensandbox_server.runtimes.oci.launcher import syscalls
+from opensandbox_server.runtimes.oci.network import conntrack
+from opensandbox_server.runtimes.oci.network.network import Network, claim_block
+from opensandbox_server.runtimes.oci.network.rules import Reach
 from tests.security.harness import in_namespace, missing, own_network
 from tests.security.internet import tracked
 

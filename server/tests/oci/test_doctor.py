@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from opensandbox_server.doctor import report
-from opensandbox_server.programs import find_program
+from opensandbox_server.commands.doctor import report
+from opensandbox_server.host.programs import find_program
 from opensandbox_server.runtimes.oci.doctor import check_machine, judge_launcher
-from opensandbox_server.runtimes.oci.runner import Runner
+from opensandbox_server.runtimes.oci.launcher.program import Runner
 from tests.security.harness import PATIENCE, missing
 
 WITHOUT_NET_ADMIN = ("setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from pyroute2 import IPRoute  # type: ignore[import-untyped]
 
-from opensandbox_server.runtimes.oci import syscalls
+from opensandbox_server.runtimes.oci.launcher import syscalls
 from tests.security.harness import in_namespace, listening, opened_home, own_network
 from tests.security.internet import PUBLIC, connect, made_outside
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from opensandbox_server.images import import_image
+from opensandbox_server.runtimes.oci.images import import_image
 from tests.security.harness import Home
 
 APPLETS = ("sh", "sleep", "id", "cat", "stat", "chown", "touch", "ls", "rm", "mkdir")

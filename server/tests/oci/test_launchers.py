@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from opensandbox_server.runtimes.oci.runner import SEARCH_PATH
+from opensandbox_server.runtimes.oci.launcher.program import SEARCH_PATH
 from server.tests.serving import NotServing, serving
 from server.tests.world import wish
 from tests.security.harness import missing

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from opensandbox_server.images import Image
 from opensandbox_server.runtimes.base import StartFailed
+from opensandbox_server.runtimes.oci.images import Image
 from opensandbox_server.runtimes.oci.runtime import cgroup_parent
 from server.tests.oci.traces import cgroups_named, traces, wait_for_empty_trash
 from tests.security.harness import PATIENCE, Home, opened_home

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from opensandbox_server.cli import main
-from opensandbox_server.runtimes.oci.records import VERSION, start_ticks
+from opensandbox_server.runtimes.oci.launcher.records import VERSION, start_ticks
 from server.tests.oci.traces import wait_for_empty_trash
 from server.tests.serving import NotServing, Serving, serving
 from server.tests.world import wish

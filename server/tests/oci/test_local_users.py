@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from opensandbox_server.datadir import make_private, open_data_dir
-from opensandbox_server.doctor import examine
+from opensandbox_server.commands.doctor import examine
 from opensandbox_server.errors import StartupError
-from opensandbox_server.images import ImageStore, import_image
-from opensandbox_server.settings import Settings
+from opensandbox_server.host.data_dir import make_private, open_data_dir
+from opensandbox_server.runtimes.oci.images import ImageStore, import_image
+from opensandbox_server.settings.settings import Settings
 from server.tests.images.archives import tar_of
 from server.tests.small_disk import reserving_disk
 from tests.security.harness import opened_home

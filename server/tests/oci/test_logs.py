@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from opensandbox_server.runtimes.oci import logs
+from opensandbox_server.runtimes.oci.launcher import logs
 from tests.security.harness import PATIENCE
 
 FLOODS = 4

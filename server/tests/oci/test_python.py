@@ -12,8 +12,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from opensandbox_server.images.interpreter import own_interpreter
-from opensandbox_server.images.pack import PACK, plan_pack
+from opensandbox_server.runtimes.oci.images.interpreter import own_interpreter
+from opensandbox_server.runtimes.oci.images.pack import PACK, plan_pack
 from server.tests.serving import KEY, wait_for_url
 from tests.security.harness import PATIENCE, Home, missing
 
@@ -78,7 +78,7 @@ def test_root_of_a_sandbox_cannot_change_it(home: Home, is_readonly: bool) -> No
 
 
 def test_an_image_of_ones_own_has_no_pack(home: Home, tmp_path: Path) -> None:
-    from opensandbox_server.images import import_image
+    from opensandbox_server.runtimes.oci.images import import_image
 
     busybox = shutil.which("busybox")
     if busybox is None:

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from pyroute2 import IPRoute  # type: ignore[import-untyped]
 
-from opensandbox_server.runtimes.oci.claims import INGRESS_IDS
-from opensandbox_server.runtimes.oci.network import BLOCKS, Block, Network, claim_block
+from opensandbox_server.host.id_claims import INGRESS_IDS
+from opensandbox_server.runtimes.oci.network.network import BLOCKS, Block, Network, claim_block
+from opensandbox_server.runtimes.oci.network.resolver import chosen_nameserver
+from opensandbox_server.runtimes.oci.network.rules import NEVER_OUTSIDE, Reach, ruleset
 from opensandbox_server.runtimes.oci.options import read_options
-from opensandbox_server.runtimes.oci.resolver import chosen_nameserver
-from opensandbox_server.runtimes.oci.rules import NEVER_OUTSIDE, Reach, ruleset
 from tests.security.harness import Home, listening, opened_home
 from tests.security.internet import PUBLIC, connect, made_outside
 

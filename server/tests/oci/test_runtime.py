@@ -18,7 +18,6 @@ from pathlib import Path
 import pytest
 
 from opensandbox_server.errors import StartupError
-from opensandbox_server.images import Image
 from opensandbox_server.runtimes.base import (
     ImageUnknown,
     Instance,
@@ -34,8 +33,9 @@ from opensandbox_server.runtimes.base import (
     StartFailed,
     WrongState,
 )
-from opensandbox_server.runtimes.oci import rootfs
-from opensandbox_server.runtimes.oci.runner import find_runner
+from opensandbox_server.runtimes.oci.images import Image
+from opensandbox_server.runtimes.oci.launcher import rootfs
+from opensandbox_server.runtimes.oci.launcher.program import find_runner
 from opensandbox_server.runtimes.oci.runtime import OCIRuntime
 from tests.security.harness import PATIENCE, TOKEN, Box, Home, find_execd, opened_home
 

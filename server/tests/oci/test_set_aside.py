@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from opensandbox_server.runtimes.base import InstanceState
-from opensandbox_server.runtimes.oci.records import (
+from opensandbox_server.runtimes.oci.launcher.records import (
     VERSION,
     NotUnderstood,
     Record,

@@ -6,10 +6,10 @@ from __future__ import annotations
 from ipaddress import IPv4Network
 from pathlib import Path
 
-from opensandbox_server.runtimes.oci.nest import Nest
-from opensandbox_server.runtimes.oci.network import Network, claim_block
-from opensandbox_server.runtimes.oci.rules import Reach
-from opensandbox_server.runtimes.oci.slots import Slots
+from opensandbox_server.runtimes.oci.launcher.namespaces import Nest
+from opensandbox_server.runtimes.oci.launcher.slots import Slots
+from opensandbox_server.runtimes.oci.network.network import Network, claim_block
+from opensandbox_server.runtimes.oci.network.rules import Reach
 
 SUBNET = IPv4Network("10.200.0.0/16")
 

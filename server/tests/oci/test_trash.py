@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from opensandbox_server.runtimes.oci.rootfs import GET_FLAGS, SET_FLAGS
-from opensandbox_server.runtimes.oci.trash import Trash
+from opensandbox_server.runtimes.oci.launcher.rootfs import GET_FLAGS, SET_FLAGS
+from opensandbox_server.runtimes.oci.launcher.trash import Trash
 from server.tests.oci.traces import TRASH_SECONDS, wait_for_empty_trash
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root has a trash of this kind")

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from opensandbox_server.datadir import make_private
-from opensandbox_server.programs import find_program
+from opensandbox_server.host.data_dir import make_private
+from opensandbox_server.host.programs import find_program
 from opensandbox_server.runtimes.base import (
     InstanceState,
     Runtime,

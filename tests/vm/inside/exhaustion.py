@@ -19,7 +19,7 @@ import pytest
 from opensandbox import SandboxSync
 from opensandbox.config import ConnectionConfigSync
 from opensandbox.models.execd import RunCommandOpts
-from opensandbox_server.runtimes.oci.rlimits import OPEN_FILES
+from opensandbox_server.runtimes.oci.launcher.rlimits import OPEN_FILES
 from tests.security.harness import listening
 from tests.security.internet import PUBLIC, made_outside
 from tests.vm.inside.attacks import (

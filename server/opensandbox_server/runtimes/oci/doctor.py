@@ -13,15 +13,21 @@ from collections.abc import Callable
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
-from opensandbox_server.images.pack import NoPack, plan_pack
 from opensandbox_server.runtimes.base import Finding
-from opensandbox_server.runtimes.oci import conntrack, rules, seccomp
-from opensandbox_server.runtimes.oci.cgroup_files import CgroupFault
-from opensandbox_server.runtimes.oci.cgroups import find_cgroups
-from opensandbox_server.runtimes.oci.cgroups_v1 import CgroupsV1
+from opensandbox_server.runtimes.oci.images.pack import NoPack, plan_pack
+from opensandbox_server.runtimes.oci.launcher import seccomp
+from opensandbox_server.runtimes.oci.launcher.cgroups.cgroups import find_cgroups
+from opensandbox_server.runtimes.oci.launcher.cgroups.files import CgroupFault
+from opensandbox_server.runtimes.oci.launcher.cgroups.v1 import CgroupsV1
+from opensandbox_server.runtimes.oci.launcher.program import (
+    SEARCH_PATH,
+    Runner,
+    RunnerMissing,
+    find_runner,
+)
+from opensandbox_server.runtimes.oci.network import conntrack, rules
+from opensandbox_server.runtimes.oci.network.resolver import host_nameserver
 from opensandbox_server.runtimes.oci.options import OCIOptions
-from opensandbox_server.runtimes.oci.resolver import host_nameserver
-from opensandbox_server.runtimes.oci.runner import SEARCH_PATH, Runner, RunnerMissing, find_runner
 
 OLDEST_KERNEL = (5, 19)
 """The first in which an overlay may lie on layers whose ids are mapped."""

@@ -10,10 +10,9 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
-from opensandbox_server.runtimes.oci.cgroup_tree import Cgroups
-from opensandbox_server.runtimes.oci.cgroups import find_cgroups
-from opensandbox_server.runtimes.oci.network import Block
-from opensandbox_server.runtimes.oci.records import (
+from opensandbox_server.runtimes.oci.launcher.cgroups.cgroups import find_cgroups
+from opensandbox_server.runtimes.oci.launcher.cgroups.tree import Cgroups
+from opensandbox_server.runtimes.oci.launcher.records import (
     RECORD,
     VERSION,
     NotUnderstood,
@@ -24,8 +23,9 @@ from opensandbox_server.runtimes.oci.records import (
     survey,
     write_record,
 )
+from opensandbox_server.runtimes.oci.launcher.trash import put_aside, trash_places
+from opensandbox_server.runtimes.oci.network.network import Block
 from opensandbox_server.runtimes.oci.runtime import cgroup_parent
-from opensandbox_server.runtimes.oci.trash import put_aside, trash_places
 
 
 class CannotAdopt(Exception):

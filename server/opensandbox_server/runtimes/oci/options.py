@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from opensandbox_server.errors import InvalidParameter
-from opensandbox_server.quantities import parse_bytes
 from opensandbox_server.runtimes.oci.bounds import (
     Limits,
     Machine,
@@ -17,7 +16,8 @@ from opensandbox_server.runtimes.oci.bounds import (
     default_memory,
     default_pids,
 )
-from opensandbox_server.runtimes.oci.rules import Reach
+from opensandbox_server.runtimes.oci.network.rules import Reach
+from opensandbox_server.runtimes.quantities import parse_bytes
 
 _LAUNCHERS = ("", "crun", "runc")
 

@@ -17,10 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from opensandbox_server.images import HOST_IMAGE, Image, ImageStore
-from opensandbox_server.images.archive import docker_architecture
-from opensandbox_server.images.pack import PACK
-from opensandbox_server.images.workdir import BadWorkingDirectory, working_directory
+from opensandbox_server.host.supervision import growing_pauses
 from opensandbox_server.runtimes import execd
 from opensandbox_server.runtimes.base import (
     ExecdAddress,
@@ -37,14 +34,17 @@ from opensandbox_server.runtimes.base import (
     SandboxSpec,
     StartFailed,
 )
-from opensandbox_server.runtimes.oci import wire
+from opensandbox_server.runtimes.oci import protocol
 from opensandbox_server.runtimes.oci.bounds import Limits, Machine
-from opensandbox_server.runtimes.oci.bundle import Launch
+from opensandbox_server.runtimes.oci.client import Helper, HelperGone
 from opensandbox_server.runtimes.oci.doctor import examine
-from opensandbox_server.runtimes.oci.helper import Helper, HelperGone
+from opensandbox_server.runtimes.oci.images import HOST_IMAGE, Image, ImageStore
+from opensandbox_server.runtimes.oci.images.archive import docker_architecture
+from opensandbox_server.runtimes.oci.images.pack import PACK
+from opensandbox_server.runtimes.oci.images.workdir import BadWorkingDirectory, working_directory
+from opensandbox_server.runtimes.oci.launcher.bundle import Launch
+from opensandbox_server.runtimes.oci.launcher.program import find_runner
 from opensandbox_server.runtimes.oci.options import OCIOptions, read_options
-from opensandbox_server.runtimes.oci.runner import find_runner
-from opensandbox_server.supervision import growing_pauses
 
 log = logging.getLogger(__name__)
 
@@ -215,10 +215,10 @@ class OCIRuntime(Runtime):
             )
         self._helper = helper
 
-    def _setup(self) -> wire.Setup:
+    def _setup(self) -> protocol.Setup:
         data_dir, options = self._home.data_dir.resolve(), self._options
         together = options.bounds(Machine.ours())
-        return wire.Setup(
+        return protocol.Setup(
             data_dir=str(data_dir),
             execd=str(self._home.execd),
             cgroup=cgroup_parent(data_dir),

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every request passes before its route: an id, a key, a bound on its body."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from opensandbox_server.api.faults import fault_response
+from opensandbox_server.api.keys import ApiKeys
+from opensandbox_server.api.pages import refuse_page
+from opensandbox_server.errors import BodyTooLarge, MissingKey, RequestRefused, WrongKey
+from opensandbox_server.telemetry.timing import Timing
+
+access = logging.getLogger("opensandbox_server.access")
+
+KEY_HEADER = "OPEN-SANDBOX-API-KEY"
+REQUEST_ID_HEADER = "X-Request-ID"
+LONGEST_REQUEST_ID = 200
+LONGEST_BODY = 1024 * 1024
+TOO_LONG = f"The body is longer than {LONGEST_BODY} bytes."
+OPEN_PATHS = frozenset({"/health", "/ready", "/version", "/docs", "/redoc", "/openapi.json"})
+
+
+class RequestIds:
+    """Gives every request an id, on errors too, and logs it with its outcome."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        """Wrap app."""
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on and put the id into the answer."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        given = Headers(scope=scope).get(REQUEST_ID_HEADER, "").strip()[:LONGEST_REQUEST_ID]
+        request_id = given or uuid.uuid4().hex
+        scope.setdefault("state", {}).update(request_id=request_id, timing=Timing())
+        began = time.perf_counter()
+
+        async def send_with_id(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message)[REQUEST_ID_HEADER] = request_id
+                spent = 1000 * (time.perf_counter() - began)
+                line = "%s %s %d %.1fms request=%s"
+                access.info(
+                    line, scope["method"], scope["path"], message["status"], spent, request_id
+                )
+            await send(message)
+
+        await self._app(scope, receive, send_with_id)
+
+
+class Turnstile:
+    """Lets one request begin in each turn of the event loop.
+
+    Requests that arrive together would otherwise all begin in one turn, and whatever else waits for
+    its turn would wait for all of them.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        """Wrap app."""
+        self._app = app
+        self._turn = asyncio.Lock()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Wait for a turn, then pass the request on."""
+        async with self._turn:
+            await asyncio.sleep(0)
+        await self._app(scope, receive, send)
+
+
+class Gate:
+    """Lets through who has a key, and what is not too long."""
+
+    def __init__(
+        self, app: ASGIApp, keys: ApiKeys, names: frozenset[str], runtime_name: str
+    ) -> None:
+        """Wrap app. Names are those of the server, by which it may be called without keys."""
+        self._app = app
+        self._keys = keys
+        self._names = names
+        self._runtime_name = runtime_name
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or answer it here."""
+        refusal = self._refusal(scope) if scope["type"] == "http" else None
+        app = fault_response(refusal, self._runtime_name) if refusal else self._app
+        await app(scope, _bounded(receive), send)
+
+    def _refusal(self, scope: Scope) -> RequestRefused | None:
+        headers = Headers(scope=scope)
+        length = headers.get("content-length", "0")
+        if length.isdigit() and int(length) > LONGEST_BODY:
+            return BodyTooLarge(TOO_LONG)
+        if scope["path"].removeprefix("/v1") in OPEN_PATHS:
+            return None
+        if self._keys.is_open:
+            return refuse_page(headers, self._names)
+        key = headers.get(KEY_HEADER)
+        if not key:
+            return MissingKey(f"The request has no API key: send it in the header {KEY_HEADER}.")
+        return None if self._keys.has(key) else WrongKey("The API key is not valid.")
+
+
+def _bounded(receive: Receive) -> Receive:
+    """Count what comes in: a chunked body does not say its length before."""
+    length = 0
+
+    async def counted() -> Message:
+        nonlocal length
+        message = await receive()
+        length += len(message.get("body", b""))
+        if length > LONGEST_BODY:
+            raise HTTPException(BodyTooLarge.status, TOO_LONG)
+        return message
+
+    return counted

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Addresses of ports: every form an endpoint can have, and signed routes. Nothing here does I/O."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from base64 import b32encode
+from dataclasses import dataclass
+
+from opensandbox.models import SandboxEndpoint
+from opensandbox.models.endpoints import EXECD_PORT
+from opensandbox_server.errors import InvalidParameter, InvalidPort
+from opensandbox_server.sandboxes.wanted import Wanted
+from opensandbox_server.settings.sections import Ingress
+
+EXECD_HEADER = "X-EXECD-ACCESS-TOKEN"
+SECURE_HEADER = "OpenSandbox-Secure-Access"
+ROUTE_HEADER = "OpenSandbox-Ingress-To"
+LAST_EXPIRES = 36**13 - 1
+FIRST_EXPIRES = 36**5
+"""Routes name the second in 6 to 13 digits of base 36."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """How a client came to the API; the same way leads it to sandboxes."""
+
+    host: str
+    prefix: str = ""
+    """`/v1` when it used that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signer:
+    """The key that signs routes."""
+
+    key_id: str
+    key: bytes
+
+    def sign(self, sandbox_id: str, port: int, expires: int) -> tuple[str, str]:
+        """Return the expiry in base 36 and the signature: a whole HMAC-SHA256 and the key's id."""
+        expires36 = to_base36(expires)
+        text = f"v1\nfull\n{sandbox_id}\n{port}\n{expires36}\n".encode()
+        digest = hmac.digest(self.key, text, hashlib.sha256)
+        return expires36, b32encode(digest).decode().rstrip("=").lower() + self.key_id
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """Makes endpoints by what the operator chose."""
+
+    ingress: Ingress
+    signer: Signer
+    eip: str = ""
+
+    def of(
+        self, wanted: Wanted, port: int, reached: Reached, *, via_api: bool = False
+    ) -> SandboxEndpoint:
+        """Return the way to a port; via_api is always under the API's own address."""
+        check_port(port)
+        headers = _tokens(wanted, port)
+        if via_api or self.ingress.mode == "direct":
+            return SandboxEndpoint(
+                endpoint=self._under_api(wanted.id, port, reached), headers=headers
+            )
+        address, mode = self.ingress.gateway.address, self.ingress.gateway.route.mode
+        if mode == "wildcard":
+            return SandboxEndpoint(endpoint=f"{wanted.id}-{port}.{address}", headers=headers)
+        if mode == "uri":
+            return SandboxEndpoint(endpoint=f"{address}/{wanted.id}/{port}", headers=headers)
+        headers[ROUTE_HEADER] = f"{wanted.id}-{port}"
+        return SandboxEndpoint(endpoint=address, headers=headers)
+
+    def signed(
+        self, wanted: Wanted, port: int, reached: Reached, expires: int, now: float
+    ) -> SandboxEndpoint:
+        """Return a way that needs no other proof until it expires."""
+        check_port(port)
+        if not max(now, FIRST_EXPIRES) < expires <= LAST_EXPIRES:
+            raise InvalidParameter("expires: must be a time in the future, in Unix seconds.")
+        until, signature = self.signer.sign(wanted.id, port, expires)
+        gateway = self.ingress.gateway
+        if self.ingress.mode == "direct" or gateway.route.mode == "uri":
+            host = (self.eip or reached.host) if self.ingress.mode == "direct" else gateway.address
+            return SandboxEndpoint(endpoint=f"{host}/{wanted.id}/{port}/{until}/{signature}")
+        route = f"{wanted.id}-{port}-{until}"
+        if gateway.route.mode == "wildcard":
+            # Both in one would be longer than a label of a host name may be.
+            return SandboxEndpoint(endpoint=f"{signature}.{route}.{gateway.address}")
+        headers = {ROUTE_HEADER: f"{route}-{signature}"}
+        return SandboxEndpoint(endpoint=gateway.address, headers=headers)
+
+    def _under_api(self, sandbox_id: str, port: int, reached: Reached) -> str:
+        base = self.eip or f"{reached.host}{reached.prefix}"
+        return f"{base}/sandboxes/{sandbox_id}/proxy/{port}"
+
+
+def check_port(port: int) -> None:
+    """Refuse what is no port. Raises InvalidPort."""
+    if not 1 <= port <= 65535:
+        raise InvalidPort(f"Port {port} is not between 1 and 65535.")
+
+
+def to_base36(number: int) -> str:
+    """Write a number with the digits 0-9a-z."""
+    digits = ""
+    while number:
+        number, digit = divmod(number, 36)
+        digits = "0123456789abcdefghijklmnopqrstuvwxyz"[digit] + digits
+    return digits or "0"
+
+
+def _tokens(wanted: Wanted, port: int) -> dict[str, str]:
+    headers = {}
+    if port == EXECD_PORT and wanted.execd_token:
+        headers[EXECD_HEADER] = wanted.execd_token
+    if wanted.secure_token:
+        headers[SECURE_HEADER] = wanted.secure_token
+    return headers

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The front door: starts the ingress program, keeps it alive, and tells it every route."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from opensandbox_server.errors import DoorClosed, OpenSandboxError, StartupError
+from opensandbox_server.host.spawn import Child, spawn
+from opensandbox_server.host.supervision import Supervised
+from opensandbox_server.ingress.channel import Channel, ChannelClosed, MessageRefused
+
+LISTEN_FD, CONTROL_FD, RUN_DIR_FD = 3, 4, 5
+API_SOCKET = "api.sock"
+"""Where the API answers ingress, in the directory of sockets."""
+
+ACK_SECONDS = 10.0
+"""How long a route may take to be in force, a restart of ingress included."""
+
+
+class IngressEnded(OpenSandboxError):
+    """An ingress process is gone, or could not be started; the next one is on its way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Everything ingress needs to let requests through to one sandbox."""
+
+    id: str
+    socket: Path | None = None
+    tcp: str | None = None
+    is_paused: bool = False
+    execd_token: str = field(default="", repr=False)
+    secure_token: str = field(default="", repr=False)
+
+
+class Routes(Protocol):
+    """Whoever lets requests through to sandboxes."""
+
+    @property
+    def is_open(self) -> bool:
+        """True while requests pass."""
+
+    async def put(self, route: Route) -> None:
+        """Add or replace a route; in force when it returns. Raises DoorClosed."""
+
+    async def delete(self, sandbox_id: str) -> None:
+        """Take a route away; no request passes once it returns. Repeats safely."""
+
+
+@dataclass(frozen=True, slots=True)
+class DoorPlan:
+    """How ingress is started and what it must know."""
+
+    program: Path
+    listener: socket.socket
+    """The public port. It is ours, so clients wait in its queue while ingress is restarted."""
+    run_dir: Path
+    config: Mapping[str, Any]
+    drop: str = ""
+    """uid:gid ingress becomes; empty leaves it the user of the server."""
+    grace_seconds: float = 5.0
+    max_connections: int = 0
+    """Of all clients; 0 lets ingress decide."""
+    max_connections_per_peer: int = 0
+
+
+class Ingress:
+    """Supervises one ingress process at a time. Routes put before it runs are its first table."""
+
+    def __init__(self, plan: DoorPlan, on_activity: Callable[[Mapping[str, int]], None]) -> None:
+        """Plan the door; open_ingress opens it."""
+        self._plan = plan
+        self._on_activity = on_activity
+        self._table: dict[str, Route] = {}
+        self._channel: Channel | None = None
+        self._is_open = asyncio.Event()
+        self._is_wanted = False
+        self._has_outcome = asyncio.Event()
+        self._fault: str = ""
+
+    async def put(self, route: Route) -> None:
+        """Add or replace a route; in force when it returns."""
+        self._table[route.id] = route
+        await self._tell("put", route=self._to_wire(route))
+
+    async def delete(self, sandbox_id: str) -> None:
+        """Take a route away; no request passes once it returns."""
+        if self._table.pop(sandbox_id, None):
+            await self._tell("delete", id=sandbox_id)
+
+    async def run(self) -> None:
+        """Start ingress again whenever it ends, until cancelled."""
+        self._is_wanted = True
+        try:
+            await Supervised("ingress", self._live_once).run()
+        finally:
+            self._is_wanted = False
+
+    @property
+    def is_open(self) -> bool:
+        """True while requests pass."""
+        return self._is_open.is_set()
+
+    async def wait_open(self) -> None:
+        """Return once every route is in force. Raises StartupError when its first life ends."""
+        await self._has_outcome.wait()
+        if not self._is_open.is_set():
+            raise StartupError(f"cannot open the front door: ingress {self._fault}")
+
+    async def _live_once(self) -> None:
+        """Start one ingress and stay with it. Raises IngressEnded: that is its only end."""
+        self._fault = "failed"
+        try:
+            self._fault = await self._until_it_ends()
+        except OSError as fault:
+            self._fault = f"cannot be started: {fault.strerror}"
+        finally:
+            self._has_outcome.set()
+        raise IngressEnded(self._fault)
+
+    async def _until_it_ends(self) -> str:
+        child, ours = self._spawn()
+        why = "closed its control channel"
+        try:
+            channel = await Channel.connect(ours, self._on_activity)
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(channel.listen(), name="ingress channel")
+                    tasks.create_task(self._introduce(channel), name="ingress routes")
+            except* (ChannelClosed, MessageRefused) as refusals:
+                why = f"did not take its routes: {refusals.exceptions[0]}".rstrip(": ")
+            finally:
+                self._is_open.clear()
+                self._channel = None
+                channel.close()
+        finally:
+            status = await asyncio.shield(child.end(self._plan.grace_seconds))
+        return f"{why} (status {status})"
+
+    async def _introduce(self, channel: Channel) -> None:
+        await channel.request("config", **self._plan.config)
+        routes = [self._to_wire(route) for route in self._table.values()]
+        self._channel = channel  # changes from here on go out after the whole table
+        await channel.request("replace", routes=routes)
+        self._is_open.set()
+        self._has_outcome.set()
+
+    async def _tell(self, op: str, **values: Any) -> None:
+        if not self._is_wanted:
+            return
+        try:
+            async with asyncio.timeout(ACK_SECONDS):
+                while True:
+                    await self._is_open.wait()
+                    with contextlib.suppress(ChannelClosed):
+                        if self._channel:
+                            await self._channel.request(op, **values)
+                            return
+                    # It died: the next one gets the whole table, and then this once more.
+                    await asyncio.sleep(0)
+        except TimeoutError as fault:
+            raise DoorClosed("Ingress does not take routes right now; try again.") from fault
+        except MessageRefused as fault:
+            raise DoorClosed(f"Ingress refused a route: {fault}.") from fault
+
+    def _spawn(self) -> tuple[Child, socket.socket]:
+        plan = self._plan
+        with contextlib.ExitStack() as undo, contextlib.ExitStack() as passed_on:
+            run_dir = os.open(plan.run_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            passed_on.callback(os.close, run_dir)
+            ours, theirs = socket.socketpair()
+            undo.callback(ours.close)
+            passed_on.callback(theirs.close)
+            fds = {
+                LISTEN_FD: plan.listener.fileno(),
+                CONTROL_FD: theirs.fileno(),
+                RUN_DIR_FD: run_dir,
+            }
+            child = spawn(arguments(plan), {"PATH": os.defpath}, fds=fds)
+            undo.pop_all()
+        return child, ours
+
+    def _to_wire(self, route: Route) -> dict[str, str]:
+        return {
+            "id": route.id,
+            "socket": self._as_ingress_sees(route.socket) if route.socket else "",
+            "tcp": route.tcp or "",
+            "state": "paused" if route.is_paused else "running",
+            "execdToken": route.execd_token,
+            "secureToken": route.secure_token,
+            "egress": "",
+        }
+
+    def _as_ingress_sees(self, path: Path) -> str:
+        # Through a descriptor: the directories above may be closed to an unprivileged process, and
+        # the address of a socket must be short.
+        if path.is_relative_to(self._plan.run_dir):
+            return f"/proc/self/fd/{RUN_DIR_FD}/{path.relative_to(self._plan.run_dir)}"
+        return str(path)
+
+
+def arguments(plan: DoorPlan) -> list[str]:
+    """Return the command line of ingress."""
+    words = [str(plan.program), "--listen", f"fd://{LISTEN_FD}", "--control-fd", str(CONTROL_FD)]
+    words += ["--api", f"unix:///proc/self/fd/{RUN_DIR_FD}/{API_SOCKET}"]
+    if plan.max_connections:
+        words += ["--max-connections", str(plan.max_connections)]
+    if plan.max_connections_per_peer:
+        words += ["--max-connections-per-peer", str(plan.max_connections_per_peer)]
+    return words + (["--drop", plan.drop] if plan.drop else [])
+
+
+@contextlib.asynccontextmanager
+async def open_ingress(ingress: Ingress) -> AsyncIterator[asyncio.Task[None]]:
+    """Run ingress; ready when this is entered, gone when it is left. Raises StartupError.
+
+    Yields the task that keeps it running, which has no end of its own.
+    """
+    life = asyncio.create_task(ingress.run(), name="ingress")
+    try:
+        async with asyncio.timeout(ACK_SECONDS):
+            await ingress.wait_open()
+        yield life
+    except TimeoutError as fault:
+        raise StartupError("cannot open the front door: ingress does not answer") from fault
+    finally:
+        life.cancel()
+        await asyncio.gather(life, return_exceptions=True)

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From what is wanted to an OCI config. Pure: nothing here opens, mounts or asks anything."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from opensandbox_server.runtimes.oci.bounds import Limits
+from opensandbox_server.runtimes.oci.launcher.cgroups.tree import DEVICES, VIEW
+
+EXECD = "/opt/opensandbox/execd"
+STATE_DIR = "/run/opensandbox"
+STATE_BYTES = 256 * 1024 * 1024
+"""Journals of command output; a tmpfs, so it counts as memory: see state_bytes."""
+SOCKET_FD, TOKEN_FD, COMMANDS_FD = 3, 4, 5
+OOM_SCORE = 500
+"""When the machine runs out of memory, sandboxes go before anything of the host."""
+SHM_BYTES = 64 * 1024 * 1024
+DEV_SIZE = "size=1m"
+"""For links and a few nodes; whoever is root in a sandbox may put files there."""
+TERMINALS = 256
+"""Most terminals of one sandbox: all of a machine share a few thousand."""
+SECCOMP_ANNOTATION = "run.oci.seccomp_bpf_data"
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+CAPABILITIES = (
+    "CAP_CHOWN",
+    "CAP_DAC_OVERRIDE",
+    "CAP_FOWNER",
+    "CAP_FSETID",
+    "CAP_KILL",
+    "CAP_SETGID",
+    "CAP_SETUID",
+    "CAP_SETPCAP",
+    "CAP_SETFCAP",
+    "CAP_NET_BIND_SERVICE",
+    "CAP_SYS_CHROOT",
+)
+DANGEROUS = (*CAPABILITIES, "CAP_SYS_ADMIN", "CAP_NET_ADMIN", "CAP_NET_RAW")
+"""For security tests, which see attacks succeed before they see them fail."""
+MASKED = (
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/interrupts",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/sys/devices/virtual/powercap",
+    "/sys/firmware",
+)
+PROTECTIONS = ("capabilities", "no_new_privileges", "seccomp", "paths", "untraceable")
+READONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One start, as the server asks it from the launcher."""
+
+    id: str
+    image: str
+    rootfs: str
+    entrypoint: Sequence[str]
+    env: Mapping[str, str] = field(default_factory=dict)
+    host_paths: Sequence[str] = ()
+    """Directories of the host that the image shows, read-only and with the host's ids."""
+    packs: Mapping[str, str] = field(default_factory=dict)
+    """Where the sandbox sees a directory of ours, read-only → the directory."""
+    cwd: str = "/"
+    uid: int = 0
+    gid: int = 0
+    cpus: float | None = None
+    memory_bytes: int | None = None
+    pids: int | None = None
+    has_network: bool = True
+    is_readonly: bool = False
+    protections: Sequence[str] = PROTECTIONS
+    """Security tests drop one to see that its attack works without it; nothing else may."""
+
+    @property
+    def hostname(self) -> str:
+        """The name the sandbox has for itself."""
+        return self.id[:12].rstrip("-_.") or "sandbox"
+
+    @property
+    def limits(self) -> Limits:
+        """The limits for its cgroup."""
+        return Limits(self.cpus, self.memory_bytes, self.pids)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the launcher has ready for one start."""
+
+    rootfs: str
+    execd: str
+    userns: str
+    netns: str
+    first_id: int
+    shared: Mapping[str, str] = field(default_factory=dict)
+    """Where the sandbox sees a directory → where the launcher shows it."""
+    seccomp: Mapping[str, Any] | None = None
+    """The profile, for a runtime that compiles it; else filter is used."""
+    filter: bytes | None = None
+    cgroup: str | None = None
+    """Where the runtime puts the sandbox; None when the launching thread is there already."""
+    views: Mapping[str, str] = field(default_factory=dict)
+    """Where the sandbox sees its own cgroups → their directories on the host."""
+
+
+def config(launch: Launch, around: Surroundings) -> dict[str, Any]:
+    """Return config.json of the bundle."""
+    whole: dict[str, Any] = {
+        "ociVersion": "1.0.2",
+        "hostname": launch.hostname,
+        "root": {"path": around.rootfs, "readonly": launch.is_readonly},
+        "process": _process(launch),
+        "mounts": _mounts(launch, around),
+        "linux": _linux(launch, around),
+    }
+    if around.filter is not None and "seccomp" in launch.protections:
+        whole["annotations"] = {SECCOMP_ANNOTATION: base64.b64encode(around.filter).decode()}
+    return whole
+
+
+def arguments(entrypoint: Sequence[str], *, is_traceable: bool = False) -> list[str]:
+    """Return the command line of PID 1."""
+    flags = ["--listen", f"fd://{SOCKET_FD}", "--access-token-fd", str(TOKEN_FD)]
+    flags += ["--commands-cgroup-fd", str(COMMANDS_FD)]
+    flags += ["--state-dir", STATE_DIR, "--log-level", "4", *["--traceable"] * is_traceable]
+    return [EXECD, *flags, "--", *entrypoint]
+
+
+def state_bytes(memory: int | None) -> int:
+    """Return how large the journals may be: at most a quarter of the memory."""
+    return STATE_BYTES if memory is None else min(STATE_BYTES, memory // 4)
+
+
+def shm_bytes(memory: int | None) -> int:
+    """Return how large shared memory may be: files there stay when processes are killed for it."""
+    return SHM_BYTES if memory is None else min(SHM_BYTES, memory // 4)
+
+
+def environment(launch: Launch) -> list[str]:
+    """Return the environment; what the platform sets wins over the image and the request."""
+    defaults = {"PATH": DEFAULT_PATH, "HOME": "/root" if launch.uid == 0 else "/"}
+    fixed = {"OPENSANDBOX_ID": launch.id, "EXECD_INIT": "1"}
+    return [f"{name}={value}" for name, value in {**defaults, **launch.env, **fixed}.items()]
+
+
+def _process(launch: Launch) -> dict[str, Any]:
+    process: dict[str, Any] = {
+        "terminal": False,
+        "user": {"uid": launch.uid, "gid": launch.gid},
+        "args": arguments(launch.entrypoint, is_traceable="untraceable" not in launch.protections),
+        "env": environment(launch),
+        "cwd": launch.cwd,
+        "oomScoreAdj": OOM_SCORE,
+        "noNewPrivileges": "no_new_privileges" in launch.protections,
+    }
+    kept = CAPABILITIES if "capabilities" in launch.protections else DANGEROUS
+    process["capabilities"] = {
+        "bounding": list(kept),
+        "effective": list(kept),
+        "permitted": list(kept),
+    }
+    return process
+
+
+def _mounts(launch: Launch, around: Surroundings) -> list[dict[str, Any]]:
+    safe = ["nosuid", "noexec", "nodev"]
+    tty = ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"]
+    tty.append(f"max={TERMINALS}")
+    shm = f"size={shm_bytes(launch.memory_bytes)}"
+    own = [f"uid={launch.uid}", f"gid={launch.gid}"]
+    state = ["nosuid", "nodev", "mode=0700", f"size={state_bytes(launch.memory_bytes)}", *own]
+    mounts = [
+        _mount("/proc", "proc", "proc", safe),
+        _mount("/dev", "tmpfs", "tmpfs", ["nosuid", "strictatime", "mode=755", DEV_SIZE]),
+        _mount("/dev/pts", "devpts", "devpts", tty),
+        _mount("/dev/shm", "tmpfs", "shm", [*safe, "mode=1777", shm]),
+        _mount("/dev/mqueue", "mqueue", "mqueue", safe),
+        _mount("/sys", "sysfs", "sysfs", [*safe, "ro"] if "paths" in launch.protections else safe),
+        *_cgroup_mounts(around.views),
+    ]
+    for source, shown in around.shared.items():
+        mounts.append(_mount(source, "bind", shown, ["bind", "ro", "nosuid", "nodev"]))
+    mounts.append(_mount(STATE_DIR, "tmpfs", "opensandbox", state))
+    mounts.append(_mount(EXECD, "bind", around.execd, ["bind", "ro", "nosuid", "nodev"]))
+    return mounts
+
+
+def _cgroup_mounts(views: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Show a sandbox its limits and what it uses: its own cgroups, nothing above or beside them."""
+    safe = ["nosuid", "noexec", "nodev", "ro"]
+    # Several cgroups need directories to be mounted on, which sysfs does not make.
+    places = [] if VIEW in views else [_mount(VIEW, "tmpfs", "cgroup", [*safe, "mode=755"])]
+    binds = [_mount(place, "bind", source, ["bind", *safe]) for place, source in views.items()]
+    return [*places, *binds] if views else []
+
+
+def _mount(destination: str, kind: str, source: str, options: Sequence[str]) -> dict[str, Any]:
+    return {"destination": destination, "type": kind, "source": source, "options": list(options)}
+
+
+def _linux(launch: Launch, around: Surroundings) -> dict[str, Any]:
+    mapping = [{"containerID": 0, "hostID": around.first_id, "size": 65536}]
+    linux: dict[str, Any] = {
+        "namespaces": [
+            {"type": "user", "path": around.userns},
+            {"type": "network", "path": around.netns},
+            *({"type": kind} for kind in ("pid", "ipc", "uts", "mount", "cgroup")),
+        ],
+        "uidMappings": mapping,
+        "gidMappings": mapping,
+    }
+    if "paths" in launch.protections:
+        linux |= {"maskedPaths": list(MASKED), "readonlyPaths": list(READONLY)}
+    if around.seccomp is not None and "seccomp" in launch.protections:
+        linux["seccomp"] = around.seccomp
+    if around.cgroup is not None:
+        # Its limits are there already: the launcher made the cgroup.
+        devices = [{"allow": False, "access": "rwm"}, *(_device(*device) for device in DEVICES)]
+        linux |= {"cgroupsPath": around.cgroup, "resources": {"devices": devices}}
+    return linux
+
+
+def _device(kind: str, major: int, minor: int | None, access: str) -> dict[str, Any]:
+    entry: dict[str, Any] = {"allow": True, "type": kind, "major": major, "access": access}
+    return entry if minor is None else entry | {"minor": minor}

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What happened to sandboxes, written down at once, or as soon as the store takes it again."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import logging
+import time
+
+from opensandbox_server.errors import StoreFault
+from opensandbox_server.store.sqlite import Event, Store
+
+log = logging.getLogger(__name__)
+
+MOST_LATE = 10_000
+"""Notes kept for a store that does not take them; beyond that the oldest are dropped."""
+
+
+class Notes:
+    """Notes never fail whoever makes one: what happened has happened."""
+
+    def __init__(self, store: Store) -> None:
+        """Take where notes are kept."""
+        self._store = store
+        self._late: collections.deque[tuple[str, Event]] = collections.deque(maxlen=MOST_LATE)
+        self._is_late = asyncio.Event()
+
+    async def note(self, sandbox_id: str, kind: str, message: str = "") -> None:
+        """Remember something that happened and changed nothing that is wanted."""
+        event = Event(time.time(), kind, message)
+        try:
+            await self._store.note(sandbox_id, kind, message, event.at)
+        except StoreFault as fault:
+            log.warning("%s of sandbox %s is noted later: %s", kind, sandbox_id, fault)
+            self._late.append((sandbox_id, event))
+            self._is_late.set()
+
+    async def catch_up(self) -> None:
+        """Write what is late, oldest first, until cancelled. Raises StoreFault; then call again."""
+        while True:
+            await self._is_late.wait()
+            while self._late:
+                sandbox_id, event = self._late[0]
+                await self._store.note(sandbox_id, event.kind, event.message, event.at)
+                self._late.popleft()
+            self._is_late.clear()

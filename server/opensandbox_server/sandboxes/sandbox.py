@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One sandbox, as long as the server knows it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from opensandbox.models import SandboxState
+from opensandbox_server.ingress.ingress import Route
+from opensandbox_server.runtimes.base import Instance
+from opensandbox_server.sandboxes.states import Status, status_of
+from opensandbox_server.sandboxes.wanted import Wanted
+
+
+@dataclass(slots=True, eq=False)
+class Sandbox:
+    """One sandbox: what is wanted of it and what is seen of it. Changes hold its lock."""
+
+    wanted: Wanted
+    status: Status = field(
+        default_factory=lambda: Status(SandboxState.PENDING, "CONTAINER_STARTING")
+    )
+    instance: Instance | None = None
+    renewed_at: float = 0.0
+    """When traffic last lengthened its life, in Unix seconds."""
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
+
+    def see(self, instance: Instance) -> None:
+        """Take what the runtime sees."""
+        self.instance = instance
+        self.status = status_of(instance)
+
+    def route(self, *, is_paused: bool) -> Route:
+        """Return the way in."""
+        assert self.instance is not None
+        return Route(
+            id=self.wanted.id,
+            socket=self.instance.execd.socket,
+            tcp=self.instance.execd.tcp,
+            is_paused=is_paused,
+            execd_token=self.wanted.execd_token,
+            secure_token=self.wanted.secure_token,
+        )

@@ -1,0 +1,390 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sandboxes: the rules that hold for every runtime. Knows no HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+import time
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from opensandbox.models import CreateSandboxRequest, SandboxState
+from opensandbox_server import errors
+from opensandbox_server.host.supervision import Supervised
+from opensandbox_server.ingress.ingress import Routes
+from opensandbox_server.runtimes import base
+from opensandbox_server.sandboxes import states
+from opensandbox_server.sandboxes.admission import admit
+from opensandbox_server.sandboxes.expiry import RETRY_SECONDS, Expiry
+from opensandbox_server.sandboxes.idempotency import Repeats
+from opensandbox_server.sandboxes.metadata import patch_metadata
+from opensandbox_server.sandboxes.notes import Notes
+from opensandbox_server.sandboxes.reconcile import Adopt, End, Leave, Mourn, plan
+from opensandbox_server.sandboxes.renewal import RenewalByTraffic, later_end
+from opensandbox_server.sandboxes.runtime_faults import faults_of_runtime
+from opensandbox_server.sandboxes.sandbox import Sandbox
+from opensandbox_server.sandboxes.states import Status
+from opensandbox_server.sandboxes.wanted import Wanted
+from opensandbox_server.settings.settings import Settings
+from opensandbox_server.store.sqlite import Event, Repeat, Store
+from opensandbox_server.telemetry.timing import Timing
+
+log = logging.getLogger(__name__)
+
+CLEANUPS_AT_ONCE = 8
+"""Sandboxes ended side by side after a restart."""
+
+_UNKNOWN = "the store has no row of it that can be read; see: opensandbox-server leftovers list"
+
+
+class Sandboxes:
+    """All sandboxes of this server."""
+
+    def __init__(
+        self, settings: Settings, runtime: base.Runtime, store: Store, routes: Routes
+    ) -> None:
+        """Take what everything is made of; reconcile before the first request."""
+        self._settings = settings
+        self._runtime = runtime
+        self._store = store
+        self._routes = routes
+        self._all: dict[str, Sandbox] = {}
+        self._repeats = Repeats(store)
+        self._notes = Notes(store)
+        self._expiry = Expiry(self.expire)
+        self._renewal = RenewalByTraffic(self._renew_by_traffic)
+        self._events: AsyncIterator[base.RuntimeEvent] | None = None
+        self._has_looked = True  # nothing can have been missed since the events began
+        self._tasks = [
+            Supervised("expiry", self._expiry.run),
+            Supervised("renewal by traffic", self._renewal.run),
+            Supervised("the watch of the runtime", self._watch),
+            Supervised("late notes", self._notes.catch_up),
+            Supervised("the store", store.recover),
+            Supervised("the reserve of disk space", store.keep_ballast),
+        ]
+
+    # What clients ask for.
+
+    async def create(
+        self, request: CreateSandboxRequest, timing: Timing, key: str | None = None
+    ) -> Sandbox:
+        """Make a sandbox; usable when this returns. The same key and request make only one."""
+        if key is None:
+            return await self._create(request, timing)
+        fingerprint = hashlib.sha256(request.model_dump_json().encode()).hexdigest()
+
+        async def make() -> Sandbox:
+            return await self._create(request, timing, key, fingerprint)
+
+        return await self._repeats.once(key, fingerprint, make, self._all.get)
+
+    def list(
+        self, wanted_states: Collection[str], metadata: Mapping[str, str]
+    ) -> Sequence[Sandbox]:
+        """Return those in any of the states, with all of the metadata, newest first."""
+        names = {name.lower() for name in wanted_states}
+        return [
+            sandbox
+            for sandbox in reversed(self._all.values())
+            if (not names or sandbox.status.state.lower() in names)
+            and metadata.items() <= sandbox.wanted.metadata.items()
+        ]
+
+    def get(self, sandbox_id: str) -> Sandbox:
+        """Return one. Raises SandboxNotFound."""
+        try:
+            return self._all[sandbox_id]
+        except KeyError:
+            raise errors.SandboxNotFound(sandbox_id) from None
+
+    async def patch_metadata(self, sandbox_id: str, patch: Mapping[str, str | None]) -> Sandbox:
+        """Set and remove tags."""
+        async with self._hold(sandbox_id) as sandbox:
+            metadata = patch_metadata(sandbox.wanted.metadata, patch)
+            await self._want(sandbox, replace(sandbox.wanted, metadata=metadata), "MetadataChanged")
+            return sandbox
+
+    async def delete(self, sandbox_id: str) -> None:
+        """End it and everything of it."""
+        async with self._hold(sandbox_id) as sandbox:
+            await self._end(sandbox)
+
+    async def renew(self, sandbox_id: str, expires_at: datetime) -> datetime:
+        """Choose another end of life, sooner or later than the present one."""
+        async with self._hold(sandbox_id) as sandbox:
+            if sandbox.wanted.expires_at is None:
+                raise errors.NoExpiration("The sandbox has no expiry: it lives until it is killed.")
+            if expires_at <= datetime.now(UTC):
+                raise errors.InvalidExpiration("expiresAt must be in the future.")
+            life = (expires_at - datetime.now(UTC)).total_seconds()
+            if self._longest and life > self._longest:
+                most = f"expiresAt may be {self._longest} s from now at most."
+                raise errors.InvalidExpiration(most)
+            await self._renew(sandbox, expires_at)
+            return expires_at
+
+    async def pause(self, sandbox_id: str) -> None:
+        """Freeze it. Requests are refused first, so that none hangs in a frozen sandbox."""
+        async with self._hold(sandbox_id) as sandbox:
+            if sandbox.status.state != SandboxState.RUNNING:
+                raise errors.NotRunning(f"Sandbox {sandbox_id} is {sandbox.status.state}.")
+            async with self._changing(sandbox, SandboxState.PAUSING):
+                await self._routes.put(sandbox.route(is_paused=True))
+                with faults_of_runtime(errors.PauseFault):
+                    await self._runtime.pause(sandbox_id)
+                self._see_state(sandbox, base.InstanceState.PAUSED)
+            await self._notes.note(sandbox_id, "Paused")
+
+    async def resume(self, sandbox_id: str) -> None:
+        """Thaw it; requests pass again when this returns."""
+        async with self._hold(sandbox_id) as sandbox:
+            if sandbox.status.state != SandboxState.PAUSED:
+                raise errors.NotPaused(f"Sandbox {sandbox_id} is {sandbox.status.state}.")
+            async with self._changing(sandbox, SandboxState.RESUMING):
+                with faults_of_runtime(errors.ResumeFault):
+                    await self._runtime.resume(sandbox_id)
+                await self._routes.put(sandbox.route(is_paused=False))
+                self._see_state(sandbox, base.InstanceState.RUNNING)
+            await self._notes.note(sandbox_id, "Resumed")
+
+    async def inspect(self, sandbox_id: str) -> base.Inspection:
+        """Return what the runtime knows of it, with its logs."""
+        self.get(sandbox_id)
+        with faults_of_runtime(errors.QueryFault):
+            return await self._runtime.inspect(sandbox_id)
+
+    async def events(self, sandbox_id: str, limit: int) -> Sequence[Event]:
+        """Return what happened to it lately, oldest first."""
+        self.get(sandbox_id)
+        return await self._store.events(sandbox_id, limit)
+
+    # What happens by itself.
+
+    async def reconcile(self) -> None:
+        """Adopt what runs, end what expired, leave what nobody knows. Once, before all else.
+
+        Raises StartupError when the store is not that of the sandboxes which are here.
+        """
+        wanted = sorted(await self._store.sandboxes(), key=lambda each: each.created_at)
+        seen = await self._runtime.instances()
+        await self._store.belong([instance.id for instance in seen])
+        limit = asyncio.Semaphore(CLEANUPS_AT_ONCE)
+        async with asyncio.TaskGroup() as cleanups:
+            for action in plan(wanted, seen, datetime.now(UTC)):
+                match action:
+                    case Adopt(each, instance):
+                        await self._adopt(each, instance)
+                    case Mourn(each):
+                        self._all[each.id] = Sandbox(each, states.lost())
+                        self._schedule(each)
+                    case End(each, why):
+                        log.info("sandbox %s ends: %s", each.id, why)
+                        sandbox = self._all[each.id] = Sandbox(each)
+                        cleanups.create_task(self._clean_up(sandbox, limit))
+                    case Leave(instance):
+                        log.warning("sandbox %s is left as it is: %s", instance.id, _UNKNOWN)
+
+    async def run(self, events: AsyncIterator[base.RuntimeEvent]) -> None:
+        """Keep everything that happens by itself going until cancelled."""
+        self._events = events
+        async with asyncio.TaskGroup() as tasks:
+            for each in self._tasks:
+                tasks.create_task(each.run(), name=each.name)
+
+    @property
+    def down(self) -> Sequence[str]:
+        """Name what does not work right now."""
+        found = [] if self._routes.is_open else ["ingress"]
+        found += ["runtime"] if self._runtime.trouble else []
+        found += ["store"] if self._store.trouble else []
+        return found + [each.name for each in self._tasks if each.is_down]
+
+    async def end_all(self) -> None:
+        """End every sandbox, some at a time."""
+        limit = asyncio.Semaphore(CLEANUPS_AT_ONCE)
+        await asyncio.gather(*(self._clean_up(sandbox, limit) for sandbox in self._all.values()))
+
+    async def expire(self, sandbox_id: str) -> None:
+        """End it, unless it was given a longer life in this moment; repeats safely."""
+        with contextlib.suppress(errors.SandboxNotFound):
+            async with self._hold(sandbox_id) as sandbox:
+                if sandbox_id not in self._expiry:
+                    await self._end(sandbox)
+
+    def saw_traffic(self, activity: Mapping[str, int]) -> None:
+        """Hear from ingress which sandboxes were used."""
+        if self._settings.renew_intent.enabled:
+            self._renewal.saw(activity)
+
+    # How it is done.
+
+    async def _create(
+        self, request: CreateSandboxRequest, timing: Timing, key: str = "", fingerprint: str = ""
+    ) -> Sandbox:
+        admitted = admit(request, self._longest, datetime.now(UTC))
+        wanted = replace(admitted, is_repeatable=bool(key))
+        repeat = Repeat(key, fingerprint, wanted.id) if key else None
+        auth = request.image.auth if request.image else None
+        sandbox = Sandbox(wanted)
+        async with sandbox.lock:
+            self._all[wanted.id] = sandbox
+            try:
+                login = (auth.username, auth.password) if auth else None
+                await self._start(sandbox, wanted.spec(login), repeat, timing)
+            except BaseException:
+                await asyncio.shield(self._undo(sandbox))
+                raise
+        self._schedule(sandbox.wanted)
+        return sandbox
+
+    async def _start(
+        self, sandbox: Sandbox, spec: base.SandboxSpec, repeat: Repeat | None, timing: Timing
+    ) -> None:
+        # Remembered before it starts: what the store does not know is nobody's and is left alone.
+        with timing.span("store"):
+            await self._store.insert(sandbox.wanted, repeat)
+        with timing.span("runtime"), faults_of_runtime(errors.StartFault):
+            instance = await self._runtime.start(spec)
+        sandbox.instance = instance
+        with timing.span("route"):
+            await self._routes.put(sandbox.route(is_paused=False))
+        with timing.span("store"):
+            await self._want(sandbox, replace(sandbox.wanted, has_answered=True), "Started")
+        sandbox.see(instance)
+
+    async def _undo(self, sandbox: Sandbox) -> None:
+        try:
+            await self._end(sandbox, frees_key=True)
+        except errors.RequestRefused:
+            log.exception("sandbox %s was left half-made and is ended later", sandbox.wanted.id)
+
+    async def _end(self, sandbox: Sandbox, *, frees_key: bool = False) -> None:
+        sandbox_id = sandbox.wanted.id
+        sandbox.status = Status(SandboxState.STOPPING, "CONTAINER_STOPPING")
+        try:
+            with contextlib.suppress(errors.DoorClosed):  # the next ingress never hears of it
+                await self._routes.delete(sandbox_id)
+            with faults_of_runtime(errors.DeleteFault):
+                await self._runtime.stop(sandbox_id)
+            await self._store.delete(sandbox_id, frees_key=frees_key)
+        except BaseException:
+            self._expiry.set(sandbox_id, time.time() + RETRY_SECONDS)
+            raise
+        self._expiry.cancel(sandbox_id)
+        self._all.pop(sandbox_id, None)
+
+    async def _clean_up(self, sandbox: Sandbox, limit: asyncio.Semaphore) -> None:
+        async with limit, sandbox.lock:
+            if self._all.get(sandbox.wanted.id) is sandbox:
+                await self._undo(sandbox)
+
+    async def _adopt(self, wanted: Wanted, instance: base.Instance) -> None:
+        sandbox = self._all[wanted.id] = Sandbox(wanted)
+        sandbox.see(instance)
+        self._schedule(wanted)
+        if instance.state != base.InstanceState.EXITED:
+            is_paused = instance.state == base.InstanceState.PAUSED
+            await self._routes.put(sandbox.route(is_paused=is_paused))
+        await self._want(sandbox, replace(wanted, has_answered=True), "Adopted")
+
+    async def _watch(self) -> None:
+        """Take the runtime's events until they end. After that, and after a fault, call again."""
+        if self._events is None:
+            self._events, self._has_looked = self._runtime.watch(), False
+        if not self._has_looked:
+            await self._look_again()
+            self._has_looked = True
+        while True:
+            try:
+                event = await anext(self._events, None)
+            except Exception:
+                self._events = None
+                raise
+            if event is None:
+                self._events = None
+                return
+            await self._saw(event.instance)
+
+    async def _look_again(self) -> None:
+        """Catch up on what happened while nobody watched."""
+        present = set(self._all)
+        seen = {instance.id: instance for instance in await self._runtime.instances()}
+        for sandbox_id in present:
+            if sandbox_id not in seen:
+                await self._missed(sandbox_id)
+            elif seen[sandbox_id].state == base.InstanceState.EXITED:
+                await self._saw(seen[sandbox_id])
+
+    async def _missed(self, sandbox_id: str) -> None:
+        with contextlib.suppress(errors.SandboxNotFound):
+            async with self._hold(sandbox_id) as sandbox:
+                if sandbox.status.state in {SandboxState.RUNNING, SandboxState.PAUSED}:
+                    sandbox.status = states.lost()
+
+    async def _saw(self, instance: base.Instance) -> None:
+        with contextlib.suppress(errors.SandboxNotFound):
+            async with self._hold(instance.id) as sandbox:
+                before = sandbox.status.state
+                sandbox.see(instance)
+                if instance.state == base.InstanceState.EXITED and sandbox.status.state != before:
+                    with contextlib.suppress(errors.DoorClosed):
+                        await self._routes.delete(instance.id)
+                    await self._notes.note(instance.id, "Exited", sandbox.status.message)
+
+    async def _renew_by_traffic(self, sandbox_id: str) -> None:
+        async with self._hold(sandbox_id) as sandbox:
+            pause = self._settings.renew_intent.min_interval_seconds
+            is_due = time.time() - sandbox.renewed_at >= pause
+            if not is_due or sandbox.status.state != SandboxState.RUNNING:
+                return
+            if later := later_end(sandbox.wanted, datetime.now(UTC), self._longest):
+                await self._renew(sandbox, later)
+            sandbox.renewed_at = time.time()
+
+    @property
+    def _longest(self) -> int | None:
+        return self._settings.server.max_sandbox_timeout_seconds
+
+    async def _renew(self, sandbox: Sandbox, expires_at: datetime) -> None:
+        until = expires_at.isoformat()
+        await self._want(sandbox, replace(sandbox.wanted, expires_at=expires_at), "Renewed", until)
+        self._schedule(sandbox.wanted)
+
+    async def _want(self, sandbox: Sandbox, wanted: Wanted, kind: str, message: str = "") -> None:
+        await self._store.update(wanted, kind, message)
+        sandbox.wanted = wanted
+
+    def _schedule(self, wanted: Wanted) -> None:
+        self._expiry.set(wanted.id, wanted.expires_at.timestamp() if wanted.expires_at else None)
+
+    def _see_state(self, sandbox: Sandbox, state: base.InstanceState) -> None:
+        assert sandbox.instance is not None
+        sandbox.see(replace(sandbox.instance, state=state))
+
+    @contextlib.asynccontextmanager
+    async def _hold(self, sandbox_id: str) -> AsyncIterator[Sandbox]:
+        """Have a sandbox for oneself; it still exists once it is held."""
+        sandbox = self.get(sandbox_id)
+        async with sandbox.lock:
+            if self._all.get(sandbox_id) is not sandbox:
+                raise errors.SandboxNotFound(sandbox_id)
+            yield sandbox
+
+    @contextlib.asynccontextmanager
+    async def _changing(self, sandbox: Sandbox, state: SandboxState) -> AsyncIterator[None]:
+        """Show a passing state; put everything back when the change fails."""
+        before = sandbox.status
+        sandbox.status = Status(state)
+        try:
+            yield
+        except BaseException:
+            sandbox.status = before
+            was_paused = before.state == SandboxState.PAUSED
+            with contextlib.suppress(errors.DoorClosed):
+                await asyncio.shield(self._routes.put(sandbox.route(is_paused=was_paused)))
+            raise
