@@ -16,7 +16,7 @@ from opensandbox_server import api
 from opensandbox_server._version import __version__
 from opensandbox_server.api.faults import answer_fault
 from opensandbox_server.api.keys import ApiKeys
-from opensandbox_server.api.middleware import Gate, RequestIds, Turnstile
+from opensandbox_server.api.middleware import Authentication, OneStartPerTurn, RequestIds
 from opensandbox_server.api.pages import own_names
 from opensandbox_server.errors import RequestRefused
 from opensandbox_server.host.ballast import Ballast
@@ -64,7 +64,9 @@ def build_app(
     for kind in (RequestRefused, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, answer_fault)
     # The last added is the first passed. No cookies, no credentials: a page must have a key.
-    app.add_middleware(Gate, keys=keys, names=own_names(settings), runtime_name=runtime.name)
+    app.add_middleware(
+        Authentication, keys=keys, names=own_names(settings), runtime_name=runtime.name
+    )
     if not keys.is_open:
         app.add_middleware(
             CORSMiddleware,
@@ -74,7 +76,7 @@ def build_app(
             expose_headers=["OPEN-SANDBOX-ORIGIN", "X-Request-ID", "Server-Timing"],
         )
     app.add_middleware(RequestIds)
-    app.add_middleware(Turnstile)
+    app.add_middleware(OneStartPerTurn)
     _build_routes(app)
     return app
 

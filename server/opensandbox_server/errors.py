@@ -19,7 +19,7 @@ OpenSandboxError                 everything below
    ├─ ImageUnavailable · StartFault · PauseFault · ResumeFault · DeleteFault          500
    ├─ QueryFault · StoreFault · Unexpected                                            500
    ├─ NotBuilt: SnapshotsNotBuilt · TemplatesNotBuilt · PoolsNotBuilt                 501
-   └─ RuntimeDown · DoorClosed · NotReady                                             503
+   └─ RuntimeDown · IngressUnavailable · NotReady                                      503
 
 A code that begins with `*::` gets the name of the runtime in its place: `OCI::SANDBOX_NOT_FOUND`.
 """
@@ -267,7 +267,7 @@ class RuntimeDown(RequestRefused):
     code, status = "*::INITIALIZATION_ERROR", 503
 
 
-class DoorClosed(RequestRefused):
+class IngressUnavailable(RequestRefused):
     """Ingress does not take routes right now."""
 
     code, status = "SANDBOX::INGRESS_UNAVAILABLE", 503

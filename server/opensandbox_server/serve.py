@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Serving: the public port, the front door, the API behind it, and a clean end."""
+"""Serving: the public port, ingress, the API behind it, and a clean end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from opensandbox_server.host.priority import run_before_others
 from opensandbox_server.host.programs import find_program
 from opensandbox_server.host.sockets import listen_tcp, listen_unix
 from opensandbox_server.ingress.endpoints import Endpoints, Signer
-from opensandbox_server.ingress.ingress import API_SOCKET, DoorPlan, Ingress, open_ingress
+from opensandbox_server.ingress.ingress import API_SOCKET, Ingress, IngressConfig, open_ingress
 from opensandbox_server.ingress.user import Identity, ingress_identity
 from opensandbox_server.runtimes import make_runtime
 from opensandbox_server.runtimes.base import Runtime, RuntimeHome, RuntimeUnavailable
@@ -60,7 +60,7 @@ def serve(settings: Settings, *, stops_sandboxes: bool = False) -> None:
         runtime = make_runtime(settings.runtime.type, runtime_home(settings, gid))
         with _api_key(settings, data) as (keys, welcome):
             signers = signing_keys(settings, data)
-            plan = door_plan(settings, data, public, keys, signers, ingress_as)
+            plan = ingress_config(settings, data, public, keys, signers, ingress_as)
             ways = Endpoints(settings.ingress, signers[0], server.eip)
             run = _Run(settings, runtime, plan, keys, ways, gid, stops_sandboxes, welcome)
             with asyncio.Runner(loop_factory=_loop_factory(settings)) as runner:
@@ -73,7 +73,7 @@ class _Run:
 
     settings: Settings
     runtime: Runtime
-    plan: DoorPlan
+    plan: IngressConfig
     keys: ApiKeys
     ways: Endpoints
     ingress_gid: int | None
@@ -142,23 +142,23 @@ def signing_keys(settings: Settings, data: DataDir) -> list[Signer]:
     return sorted(found, key=lambda signer: signer.key_id != active)
 
 
-def door_plan(
+def ingress_config(
     settings: Settings,
     data: DataDir,
     public: socket.socket,
     keys: ApiKeys,
     signers: list[Signer],
     ingress_as: Identity | None,
-) -> DoorPlan:
+) -> IngressConfig:
     """Say how ingress is started. Raises StartupError when there is no such program."""
     program = find_program("ingress", settings.server.bin_dir)
     if program is None:
         raise StartupError("cannot find the ingress program; build it with: make build")
-    return DoorPlan(
+    return IngressConfig(
         program=program,
         listener=public,
         run_dir=data.run,
-        config=_door_config(settings, keys, signers),
+        settings=_control_config(settings, keys, signers),
         drop=f"{ingress_as.uid}:{ingress_as.gid}" if ingress_as else "",
         grace_seconds=settings.server.timeout_graceful_shutdown,
         max_connections=settings.ingress.max_connections,
@@ -166,7 +166,7 @@ def door_plan(
     )
 
 
-def _door_config(settings: Settings, keys: ApiKeys, signers: list[Signer]) -> Mapping[str, Any]:
+def _control_config(settings: Settings, keys: ApiKeys, signers: list[Signer]) -> Mapping[str, Any]:
     gateway = settings.ingress.gateway
     mode = gateway.route.mode if settings.ingress.mode == "gateway" else ""
     return {

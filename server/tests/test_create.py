@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from server.tests.world import World, open_world, wish
+from server.tests.world import World, create_request, open_world
 
 pytestmark = pytest.mark.anyio
 
@@ -25,7 +25,7 @@ def has_null(value: Any) -> bool:
 
 
 async def test_a_sandbox_is_running_when_create_answers(world: World) -> None:
-    answer = await world.client.post("/v1/sandboxes", json=wish(metadata={"team": "a"}))
+    answer = await world.client.post("/v1/sandboxes", json=create_request(metadata={"team": "a"}))
     body = answer.json()
     assert answer.status_code == 202
     assert body["status"]["state"] == "Running"
@@ -52,7 +52,7 @@ async def test_the_answer_carries_the_endpoints_clients_ask_for_next(world: Worl
 
 
 async def test_the_answer_tells_where_the_time_went(world: World) -> None:
-    answer = await world.client.post("/sandboxes", json=wish())
+    answer = await world.client.post("/sandboxes", json=create_request())
     names = re.findall(r"(\w+);dur=\d+\.\d+", answer.headers["server-timing"])
     assert set(names) == {"total", "runtime", "store", "route"}
 
@@ -69,7 +69,7 @@ async def test_nothing_is_ever_null(world: World, timeout: int | None) -> None:
 async def test_what_clients_really_send_is_accepted(world: World) -> None:
     answer = await world.client.post(
         "/v1/sandboxes",
-        json=wish()
+        json=create_request()
         | {"timeout": None, "env": {"A": "b", "C": None}, "metadata": {}, "extensions": {}},
     )
     assert answer.status_code == 202
@@ -80,19 +80,19 @@ async def test_what_clients_really_send_is_accepted(world: World) -> None:
     "body",
     [
         {},
-        wish(image=None),
-        wish(image={"uri": " "}),
-        wish(snapshotId="both"),
-        wish(entrypoint=None),
-        wish(entrypoint=[]),
-        wish(resourceLimits=None),
-        wish(timeout=59),
-        wish(timeout="soon"),
-        wish(env={"OPENSANDBOX_LIFECYCLE": "x"}),
-        wish(platform={"os": "plan9", "arch": "amd64"}),
-        wish(credentialProxy={"enabled": True}),
-        wish(volumes=[{"name": "v", "mountPath": "/v"}]),
-        wish(lifecycle={"unknown": 1}),
+        create_request(image=None),
+        create_request(image={"uri": " "}),
+        create_request(snapshotId="both"),
+        create_request(entrypoint=None),
+        create_request(entrypoint=[]),
+        create_request(resourceLimits=None),
+        create_request(timeout=59),
+        create_request(timeout="soon"),
+        create_request(env={"OPENSANDBOX_LIFECYCLE": "x"}),
+        create_request(platform={"os": "plan9", "arch": "amd64"}),
+        create_request(credentialProxy={"enabled": True}),
+        create_request(volumes=[{"name": "v", "mountPath": "/v"}]),
+        create_request(lifecycle={"unknown": 1}),
         {"templateId": "t"},
     ],
 )
@@ -109,7 +109,7 @@ async def test_a_wrong_shape_is_answered_with_422_and_details(
 
 async def test_a_refusal_never_repeats_a_password(world: World) -> None:
     image = {"uri": "", "auth": {"username": "me", "password": "hunter2"}}
-    answer = await world.client.post("/v1/sandboxes", json=wish(image=image))
+    answer = await world.client.post("/v1/sandboxes", json=create_request(image=image))
     assert answer.status_code == 422
     assert "hunter2" not in answer.text
 
@@ -172,7 +172,7 @@ async def test_a_refusal_never_repeats_a_password(world: World) -> None:
 async def test_what_cannot_be_honoured_is_refused_by_name_and_leaves_nothing(
     world: World, changes: dict[str, Any], status: int, code: str, word: str
 ) -> None:
-    answer = await world.client.post("/v1/sandboxes", json=wish(**changes))
+    answer = await world.client.post("/v1/sandboxes", json=create_request(**changes))
     assert (answer.status_code, answer.json()["code"]) == (status, code)
     assert word in answer.json()["message"]
     assert await world.runtime.instances() == []
@@ -187,10 +187,12 @@ async def test_a_template_is_not_built_yet(world: World) -> None:
 
 async def test_the_longest_timeout_is_the_operators_choice(tmp_path: Path) -> None:
     async with open_world(tmp_path, server={"max_sandbox_timeout_seconds": 100}) as world:
-        answer = await world.client.post("/v1/sandboxes", json=wish(timeout=101))
+        answer = await world.client.post("/v1/sandboxes", json=create_request(timeout=101))
         assert (answer.status_code, answer.json()["code"]) == (400, "SANDBOX::INVALID_PARAMETER")
         for no_timeout in ({}, {"timeout": None}):
-            answer = await world.client.post("/v1/sandboxes", json=wish(timeout=None) | no_timeout)
+            answer = await world.client.post(
+                "/v1/sandboxes", json=create_request(timeout=None) | no_timeout
+            )
             assert (answer.status_code, answer.json()["code"]) == (
                 400,
                 "SANDBOX::INVALID_PARAMETER",
@@ -218,7 +220,7 @@ async def test_traffic_lengthens_no_life_beyond_the_operators_choice(tmp_path: P
 
 async def test_a_closed_door_undoes_the_create(world: World) -> None:
     world.routes.is_closed = True
-    answer = await world.client.post("/v1/sandboxes", json=wish())
+    answer = await world.client.post("/v1/sandboxes", json=create_request())
     assert (answer.status_code, answer.json()["code"]) == (503, "SANDBOX::INGRESS_UNAVAILABLE")
     assert await world.runtime.instances() == []
     assert (await world.client.get("/v1/sandboxes")).json()["pagination"]["totalItems"] == 0
@@ -243,45 +245,47 @@ class TestIdempotency:
         headers = {"Idempotency-Key": "once"}
         post = world.client.post
         at_once = await asyncio.gather(
-            *(post("/sandboxes", json=wish(), headers=headers) for _ in range(5))
+            *(post("/sandboxes", json=create_request(), headers=headers) for _ in range(5))
         )
-        later = await post("/v1/sandboxes", json=wish(), headers=headers)
+        later = await post("/v1/sandboxes", json=create_request(), headers=headers)
         assert {answer.status_code for answer in [*at_once, later]} == {202}
         assert len({answer.json()["id"] for answer in [*at_once, later]}) == 1
         assert len(await world.runtime.instances()) == 1
 
     async def test_the_same_key_for_another_request_is_a_conflict(self, world: World) -> None:
         headers = {"Idempotency-Key": "once"}
-        await world.client.post("/sandboxes", json=wish(), headers=headers)
-        answer = await world.client.post("/sandboxes", json=wish(timeout=700), headers=headers)
+        await world.client.post("/sandboxes", json=create_request(), headers=headers)
+        answer = await world.client.post(
+            "/sandboxes", json=create_request(timeout=700), headers=headers
+        )
         assert (answer.status_code, answer.json()["code"]) == (409, "SANDBOX::IDEMPOTENCY_CONFLICT")
 
     async def test_a_failed_create_does_not_use_up_its_key(self, world: World) -> None:
         headers = {"Idempotency-Key": "once"}
         world.routes.is_closed = True
         assert (
-            await world.client.post("/sandboxes", json=wish(), headers=headers)
+            await world.client.post("/sandboxes", json=create_request(), headers=headers)
         ).status_code == 503
         world.routes.is_closed = False
         assert (
-            await world.client.post("/sandboxes", json=wish(), headers=headers)
+            await world.client.post("/sandboxes", json=create_request(), headers=headers)
         ).status_code == 202
 
     async def test_a_key_whose_sandbox_ended_makes_no_second_one(self, world: World) -> None:
         headers = {"Idempotency-Key": "once"}
-        made = await world.client.post("/sandboxes", json=wish(), headers=headers)
+        made = await world.client.post("/sandboxes", json=create_request(), headers=headers)
         await world.client.delete(f"/sandboxes/{made.json()['id']}")
-        answer = await world.client.post("/sandboxes", json=wish(), headers=headers)
+        answer = await world.client.post("/sandboxes", json=create_request(), headers=headers)
         assert answer.status_code == 409
         assert "ended" in answer.json()["message"]
 
     async def test_a_key_is_remembered_over_a_restart(self, tmp_path: Path) -> None:
         headers = {"Idempotency-Key": "once"}
         async with open_world(tmp_path) as world:
-            first = await world.client.post("/sandboxes", json=wish(), headers=headers)
+            first = await world.client.post("/sandboxes", json=create_request(), headers=headers)
             runtime = world.runtime
         async with open_world(tmp_path, runtime) as world:
-            again = await world.client.post("/sandboxes", json=wish(), headers=headers)
+            again = await world.client.post("/sandboxes", json=create_request(), headers=headers)
             assert again.json()["id"] == first.json()["id"]
 
     async def test_without_a_key_every_request_makes_one(self, world: World) -> None:

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from opensandbox_server.errors import InvalidParameter, InvalidPort
-from opensandbox_server.ingress.endpoints import Endpoints, Reached, Signer
+from opensandbox_server.ingress.endpoints import Endpoints, RequestOrigin, Signer
 from opensandbox_server.sandboxes.wanted import Wanted
 from opensandbox_server.settings.sections import Ingress
 
 ID = "0b1f8f7e-1c52-4f0a-9d1c-2f1f5b1a0c3d"
 WANTED = Wanted(ID, "i", ("x",), datetime.now(UTC), execd_token="execd")  # noqa: S106
 SECURE = replace(WANTED, secure_token="secure")  # noqa: S106
-WAY = Reached("me:8080", "/v1")
+WAY = RequestOrigin("me:8080", "/v1")
 SIGNER = Signer("k", b"a key of some length")
 NOW, LATER = 1_800_000_000.0, 1_800_000_060
 TOKEN = {"X-EXECD-ACCESS-TOKEN": "execd"}
@@ -70,7 +70,7 @@ def test_through_the_api_no_routing_header_is_needed() -> None:
 
 
 def test_a_bare_request_gets_an_endpoint_without_prefix() -> None:
-    assert DIRECT.of(WANTED, 80, Reached("me")).endpoint == f"me/sandboxes/{ID}/proxy/80"
+    assert DIRECT.of(WANTED, 80, RequestOrigin("me")).endpoint == f"me/sandboxes/{ID}/proxy/80"
 
 
 def expected() -> tuple[str, str]:

@@ -15,7 +15,7 @@ import pytest
 from opensandbox_server.host.ballast import BALLAST_BYTES
 from server.tests.serving import NotServing, serving
 from server.tests.small_disk import filled, small_disk
-from server.tests.world import wish
+from server.tests.world import create_request
 from tests.security.harness import missing
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
@@ -102,7 +102,7 @@ def wait_for_ballast(disk: Path) -> None:
 
 
 def create(client: httpx.Client) -> httpx.Response:
-    return client.post("/sandboxes", json=wish(image={"uri": "host"}))
+    return client.post("/sandboxes", json=create_request(image={"uri": "host"}))
 
 
 def sandboxes_in(disk: Path) -> set[str]:

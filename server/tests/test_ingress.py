@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from opensandbox_server.errors import DoorClosed, StartupError
-from opensandbox_server.ingress.ingress import DoorPlan, Ingress, Route, open_ingress
+from opensandbox_server.errors import IngressUnavailable, StartupError
+from opensandbox_server.ingress.ingress import Ingress, IngressConfig, Route, open_ingress
 
 pytestmark = pytest.mark.anyio
 
@@ -50,7 +50,7 @@ def make_program(directory: Path) -> Path:
 async def door(tmp_path: Path) -> AsyncIterator[Door]:
     """Plan a door; the test opens it."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        plan = DoorPlan(make_program(tmp_path), listener, tmp_path, {"domain": "localhost"})
+        plan = IngressConfig(make_program(tmp_path), listener, tmp_path, {"domain": "localhost"})
         activity: list[Mapping[str, int]] = []
         yield Door(Ingress(plan, activity.append), tmp_path / "standin.py.heard", activity)
 
@@ -132,7 +132,7 @@ async def test_a_report_that_cannot_be_taken_in_ends_only_that_life(tmp_path: Pa
             raise KeyError("busy")
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        ingress = Ingress(DoorPlan(make_program(tmp_path), listener, tmp_path, {}), take)
+        ingress = Ingress(IngressConfig(make_program(tmp_path), listener, tmp_path, {}), take)
         async with open_ingress(ingress):
             await ingress.put(route("busy"))
             assert ingress.is_open
@@ -142,7 +142,7 @@ async def test_a_report_that_cannot_be_taken_in_ends_only_that_life(tmp_path: Pa
 
 async def test_a_refused_route_is_a_closed_door(door: Door) -> None:
     async with open_ingress(door.ingress):
-        with pytest.raises(DoorClosed, match="not this one"):
+        with pytest.raises(IngressUnavailable, match="not this one"):
             await door.ingress.put(route("refused"))
 
 
@@ -157,7 +157,7 @@ async def test_a_program_that_ends_at_once_is_one_clear_error(tmp_path: Path) ->
     program.write_text("#!/bin/sh\nexit 7\n")
     program.chmod(0o755)
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        ingress = Ingress(DoorPlan(program, listener, tmp_path, {}), lambda _: None)
+        ingress = Ingress(IngressConfig(program, listener, tmp_path, {}), lambda _: None)
         with pytest.raises(StartupError, match=r"ingress .*status 7"):
             async with open_ingress(ingress):
                 pass
@@ -165,7 +165,9 @@ async def test_a_program_that_ends_at_once_is_one_clear_error(tmp_path: Path) ->
 
 async def test_a_program_that_is_not_there_is_one_clear_error(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        ingress = Ingress(DoorPlan(tmp_path / "nothing", listener, tmp_path, {}), lambda _: None)
+        ingress = Ingress(
+            IngressConfig(tmp_path / "nothing", listener, tmp_path, {}), lambda _: None
+        )
         with pytest.raises(StartupError, match="ingress cannot be started: No such file"):
             async with open_ingress(ingress):
                 pass

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from opensandbox_server.runtimes.base import ExecdAddress, Instance, InstanceState
-from opensandbox_server.sandboxes.reconcile import Action, Adopt, End, Leave, Mourn, plan
+from opensandbox_server.sandboxes.reconcile import Action, Adopt, End, Leave, MarkLost, plan
 from opensandbox_server.sandboxes.wanted import Wanted
 
 NOW = datetime.now(UTC)
@@ -27,7 +27,7 @@ SEEN = Instance("s", InstanceState.RUNNING, ExecdAddress(tcp="h:1"), NOW)
         (WANTED, replace(SEEN, state=InstanceState.PAUSED), Adopt),
         (WANTED, replace(SEEN, state=InstanceState.EXITED), Adopt),
         (replace(WANTED, expires_at=NOW + timedelta(seconds=1)), SEEN, Adopt),
-        (WANTED, None, Mourn),
+        (WANTED, None, MarkLost),
         (EXPIRED, SEEN, End),
         (EXPIRED, None, End),
         (UNANSWERED, SEEN, End),
@@ -48,4 +48,4 @@ def test_each_sandbox_gets_one_action() -> None:
     wanted = [replace(WANTED, id=name) for name in "abc"]
     seen = [replace(SEEN, id=name) for name in "bcd"]
     actions = plan(wanted, seen, NOW)
-    assert [type(action) for action in actions] == [Mourn, Adopt, Adopt, Leave]
+    assert [type(action) for action in actions] == [MarkLost, Adopt, Adopt, Leave]

@@ -21,7 +21,7 @@ import pytest
 from opensandbox_server.host.id_claims import INGRESS_IDS
 from opensandbox_server.host.programs import find_program
 from server.tests.serving import KEY, NotServing, Serving, serving
-from server.tests.world import wish
+from server.tests.world import create_request
 
 FAKE = ("--runtime", "fake")
 
@@ -44,7 +44,7 @@ def data_dir(tmp_path: Path) -> Iterator[Path]:
 
 def create(server: Serving) -> str:
     with server.client() as client:
-        answer = client.post("/sandboxes", json=wish())
+        answer = client.post("/sandboxes", json=create_request())
     assert answer.status_code == 202, answer.text
     sandbox_id: str = answer.json()["id"]
     return sandbox_id
@@ -97,7 +97,7 @@ def _expect_pages_kept_out(url: str) -> None:
     for origin in (preview, "null", "http://evil.example", f"http://localhost:{port}", ""):
         for answer in (
             httpx.get(here, headers={"Origin": origin}),
-            httpx.post(here, json=wish(), headers={"Origin": origin}),
+            httpx.post(here, json=create_request(), headers={"Origin": origin}),
             httpx.options(here, headers={"Origin": origin} | asks),
         ):
             assert (answer.status_code, answer.json()["code"]) == (403, "GENERAL::FOREIGN_ORIGIN")

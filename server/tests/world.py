@@ -14,7 +14,7 @@ from fastapi import FastAPI
 
 from opensandbox_server.api.keys import ApiKeys
 from opensandbox_server.app import build_app
-from opensandbox_server.errors import DoorClosed
+from opensandbox_server.errors import IngressUnavailable
 from opensandbox_server.ingress.endpoints import Endpoints, Signer
 from opensandbox_server.ingress.ingress import Route
 from opensandbox_server.runtimes.base import RuntimeHome
@@ -28,7 +28,7 @@ ONE_KEY = ApiKeys.of([KEY])
 SIGNER = Signer("7", b"sixteen bytes or more")
 
 
-def wish(**changes: Any) -> dict[str, Any]:
+def create_request(**changes: Any) -> dict[str, Any]:
     """Return a request that creates a sandbox; None takes a field away."""
     body: dict[str, Any] = {
         "image": {"uri": "any"},
@@ -55,7 +55,7 @@ class RememberedRoutes:
     async def put(self, route: Route) -> None:
         """Remember a route."""
         if self.is_closed:
-            raise DoorClosed("closed by the test")
+            raise IngressUnavailable("closed by the test")
         self.table[route.id] = route
         self.told.append("paused" if route.is_paused else "running")
 
@@ -82,7 +82,7 @@ class World:
 
     async def create(self, **changes: Any) -> dict[str, Any]:
         """Create a sandbox that must succeed."""
-        answer = await self.client.post("/v1/sandboxes", json=wish(**changes))
+        answer = await self.client.post("/v1/sandboxes", json=create_request(**changes))
         assert answer.status_code == 202, answer.text
         body: dict[str, Any] = answer.json()
         return body

@@ -23,7 +23,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from server.tests.serving import KEY, Serving, serving
-from server.tests.world import wish
+from server.tests.world import create_request
 
 Case = schemathesis.Case[Any]
 
@@ -99,7 +99,7 @@ def existing(client: httpx.Client) -> str:
     """Return the id of a running sandbox; the one there is, unless a case ended or paused it."""
     running = client.get("/sandboxes", params={"state": "Running"}).json()["items"]
     if not running:
-        return str(client.post("/sandboxes", json=wish()).json()["id"])
+        return str(client.post("/sandboxes", json=create_request()).json()["id"])
     return str(running[0]["id"])
 
 

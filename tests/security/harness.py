@@ -177,10 +177,10 @@ class Home:
     @property
     def launcher(self) -> int:
         """The process id of its launcher."""
-        helper = self.runtime._helper
-        assert helper
-        assert helper._child
-        return helper._child.pid
+        client = self.runtime._client
+        assert client
+        assert client._child
+        return client._child.pid
 
     @property
     def bridge(self) -> str:

@@ -32,7 +32,7 @@ def home(
         pytest.skip(f"{request.param} is not installed")
     with own_mounts():
         mount_open(PLACES[0])
-        options = {"launcher": request.param}
+        options = {"program": request.param}
         with opened_home(tmp_path_factory.mktemp("home"), options) as opened:
             yield opened
 

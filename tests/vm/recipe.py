@@ -157,7 +157,7 @@ def fingerprint(suite: Suite) -> str:
     digest = hashlib.sha256(suite.name.encode())
     here, images = Path(__file__).parent, ROOT / "server/opensandbox_server/runtimes/oci/images"
     inputs = [Path(__file__), here / "image.py", here / "pack.py"]
-    # A pack that is made in another way would be made anew, after every boot.
+    # A pack that is made in another way would be made again, after every boot.
     inputs += [images / f"{name}.py" for name in ("pack", "distributions", "interpreter")]
     inputs += [ROOT / member / "pyproject.toml" for member in _MEMBERS]
     for file in inputs:

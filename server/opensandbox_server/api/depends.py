@@ -7,7 +7,7 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
-from opensandbox_server.ingress.endpoints import Endpoints, Reached
+from opensandbox_server.ingress.endpoints import Endpoints, RequestOrigin
 from opensandbox_server.sandboxes.sandboxes import Sandboxes
 from opensandbox_server.telemetry.timing import Timing
 
@@ -20,16 +20,16 @@ async def _endpoints(request: Request) -> Endpoints:
     return cast(Endpoints, request.app.state.endpoints)
 
 
-async def _reached(request: Request) -> Reached:
+async def _request_origin(request: Request) -> RequestOrigin:
     prefix = "/v1" if request.url.path.startswith("/v1/") else ""
-    return Reached(request.headers.get("host", "localhost"), prefix)
+    return RequestOrigin(request.headers.get("host", "localhost"), prefix)
 
 
 async def _timing(request: Request) -> Timing:
     return cast(Timing, request.state.timing)
 
 
-All = Annotated[Sandboxes, Depends(_sandboxes)]
-Ways = Annotated[Endpoints, Depends(_endpoints)]
-Way = Annotated[Reached, Depends(_reached)]
-Spent = Annotated[Timing, Depends(_timing)]
+SandboxesDep = Annotated[Sandboxes, Depends(_sandboxes)]
+EndpointsDep = Annotated[Endpoints, Depends(_endpoints)]
+OriginDep = Annotated[RequestOrigin, Depends(_request_origin)]
+TimingDep = Annotated[Timing, Depends(_timing)]

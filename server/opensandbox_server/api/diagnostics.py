@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import PlainTextResponse, Response
 
 from opensandbox.models import DiagnosticContent
-from opensandbox_server.api.depends import All
+from opensandbox_server.api.depends import SandboxesDep
 from opensandbox_server.sandboxes import diagnostics
 
 router = APIRouter(prefix="/sandboxes/{sandbox_id}/diagnostics", tags=["diagnostics"])
@@ -23,7 +23,7 @@ _DEPRECATED = {"Deprecation": "true"}
 @router.get("/logs", response_model=DiagnosticContent, response_model_exclude_none=True)
 async def logs(
     sandbox_id: str,
-    sandboxes: All,
+    sandboxes: SandboxesDep,
     scope: str | None = None,
     tail: Tail = 100,
     since: Since = None,
@@ -40,7 +40,7 @@ async def logs(
 
 @router.get("/events", response_model=DiagnosticContent, response_model_exclude_none=True)
 async def events(
-    sandbox_id: str, sandboxes: All, scope: str | None = None, limit: Limit = 50
+    sandbox_id: str, sandboxes: SandboxesDep, scope: str | None = None, limit: Limit = 50
 ) -> DiagnosticContent | Response:
     """Show what happened to the sandbox; without a scope as plain text."""
     diagnostics.check_scope("events", scope)
@@ -51,13 +51,15 @@ async def events(
 
 
 @router.get("/inspect", response_class=PlainTextResponse)
-async def inspect(sandbox_id: str, sandboxes: All) -> str:
+async def inspect(sandbox_id: str, sandboxes: SandboxesDep) -> str:
     """Show what is wanted and what is seen, as plain text."""
     return diagnostics.inspect_text(sandboxes.get(sandbox_id), await sandboxes.inspect(sandbox_id))
 
 
 @router.get("/summary", response_class=PlainTextResponse)
-async def summary(sandbox_id: str, sandboxes: All, tail: Tail = 50, event_limit: Limit = 20) -> str:
+async def summary(
+    sandbox_id: str, sandboxes: SandboxesDep, tail: Tail = 50, event_limit: Limit = 20
+) -> str:
     """Show inspect, events and logs on one page."""
     seen = await sandboxes.inspect(sandbox_id)
     happened = await sandboxes.events(sandbox_id, event_limit)

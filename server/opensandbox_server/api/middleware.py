@@ -58,7 +58,7 @@ class RequestIds:
         await self._app(scope, receive, send_with_id)
 
 
-class Turnstile:
+class OneStartPerTurn:
     """Lets one request begin in each turn of the event loop.
 
     Requests that arrive together would otherwise all begin in one turn, and whatever else waits for
@@ -77,7 +77,7 @@ class Turnstile:
         await self._app(scope, receive, send)
 
 
-class Gate:
+class Authentication:
     """Lets through who has a key, and what is not too long."""
 
     def __init__(

@@ -16,7 +16,7 @@ from opensandbox.models import (
     SandboxInfo,
     SandboxRenewResponse,
 )
-from opensandbox_server.api.depends import All, Spent, Way, Ways
+from opensandbox_server.api.depends import EndpointsDep, OriginDep, SandboxesDep, TimingDep
 from opensandbox_server.api.views import created, info_of, page_of
 from opensandbox_server.errors import InvalidParameter
 from opensandbox_server.sandboxes.metadata import parse_filter
@@ -32,21 +32,21 @@ PageSize = Annotated[int, Query(alias="pageSize", ge=1, le=200)]
 async def create_sandbox(
     body: CreateSandboxRequest,
     response: Response,
-    sandboxes: All,
-    ways: Ways,
-    way: Way,
-    timing: Spent,
+    sandboxes: SandboxesDep,
+    endpoints: EndpointsDep,
+    origin: OriginDep,
+    timing: TimingDep,
     key: Key = None,
 ) -> SandboxCreateResponse:
     """Make a sandbox; it is usable when the answer comes."""
     sandbox = await sandboxes.create(body, timing, key)
     response.headers["Server-Timing"] = timing.header()
-    return created(sandbox, ways, way)
+    return created(sandbox, endpoints, origin)
 
 
 @router.get("/sandboxes", response_model_exclude_none=True)
 async def list_sandboxes(
-    sandboxes: All,
+    sandboxes: SandboxesDep,
     state: Annotated[list[str] | None, Query()] = None,
     metadata: str = "",
     page: Page = 1,
@@ -57,38 +57,40 @@ async def list_sandboxes(
 
 
 @router.get("/sandboxes/{sandbox_id}", response_model_exclude_none=True)
-async def get_sandbox(sandbox_id: str, sandboxes: All) -> SandboxInfo:
+async def get_sandbox(sandbox_id: str, sandboxes: SandboxesDep) -> SandboxInfo:
     """Show one sandbox."""
     return info_of(sandboxes.get(sandbox_id))
 
 
 @router.patch("/sandboxes/{sandbox_id}/metadata", response_model_exclude_none=True)
-async def patch_metadata(sandbox_id: str, body: MetadataPatch, sandboxes: All) -> SandboxInfo:
+async def patch_metadata(
+    sandbox_id: str, body: MetadataPatch, sandboxes: SandboxesDep
+) -> SandboxInfo:
     """Set tags, or remove those given as null."""
     return info_of(await sandboxes.patch_metadata(sandbox_id, body))
 
 
 @router.delete("/sandboxes/{sandbox_id}", status_code=204)
-async def delete_sandbox(sandbox_id: str, sandboxes: All) -> None:
+async def delete_sandbox(sandbox_id: str, sandboxes: SandboxesDep) -> None:
     """End a sandbox and everything of it."""
     await sandboxes.delete(sandbox_id)
 
 
 @router.post("/sandboxes/{sandbox_id}/pause", status_code=202, response_class=Response)
-async def pause_sandbox(sandbox_id: str, sandboxes: All) -> None:
+async def pause_sandbox(sandbox_id: str, sandboxes: SandboxesDep) -> None:
     """Freeze a running sandbox."""
     await sandboxes.pause(sandbox_id)
 
 
 @router.post("/sandboxes/{sandbox_id}/resume", status_code=202, response_class=Response)
-async def resume_sandbox(sandbox_id: str, sandboxes: All) -> None:
+async def resume_sandbox(sandbox_id: str, sandboxes: SandboxesDep) -> None:
     """Let a paused sandbox go on."""
     await sandboxes.resume(sandbox_id)
 
 
 @router.post("/sandboxes/{sandbox_id}/renew-expiration", response_model_exclude_none=True)
 async def renew_sandbox(
-    sandbox_id: str, body: RenewExpirationRequest, sandboxes: All
+    sandbox_id: str, body: RenewExpirationRequest, sandboxes: SandboxesDep
 ) -> SandboxRenewResponse:
     """Choose when a sandbox ends."""
     return SandboxRenewResponse(expires_at=await sandboxes.renew(sandbox_id, body.expires_at))
@@ -98,16 +100,16 @@ async def renew_sandbox(
 async def get_endpoint(
     sandbox_id: str,
     port: int,
-    sandboxes: All,
-    ways: Ways,
-    way: Way,
+    sandboxes: SandboxesDep,
+    endpoints: EndpointsDep,
+    origin: OriginDep,
     use_server_proxy: bool = False,
     expires: int | None = None,
 ) -> SandboxEndpoint:
     """Tell how to reach a port of a sandbox."""
     wanted = sandboxes.get(sandbox_id).wanted
     if expires is None:
-        return ways.of(wanted, port, way, via_api=use_server_proxy)
+        return endpoints.of(wanted, port, origin, via_api=use_server_proxy)
     if use_server_proxy:
         raise InvalidParameter("expires cannot be used with use_server_proxy.")
-    return ways.signed(wanted, port, way, expires, time.time())
+    return endpoints.signed(wanted, port, origin, expires, time.time())

@@ -7,7 +7,7 @@ from fastapi import APIRouter
 
 from opensandbox.models import ClientMetricsEvent, Health, Readiness, ServerVersion
 from opensandbox_server._version import __version__
-from opensandbox_server.api.depends import All
+from opensandbox_server.api.depends import SandboxesDep
 from opensandbox_server.errors import NotReady
 
 log = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ async def health() -> Health:
 
 
 @router.get("/ready")
-async def ready(sandboxes: All) -> Readiness:
+async def ready(sandboxes: SandboxesDep) -> Readiness:
     """Say whether everything works, or what does not."""
     if down := sandboxes.down:
         raise NotReady(f"Down right now: {', '.join(down)}.")

@@ -15,7 +15,7 @@ from opensandbox.models import (
     SandboxInfo,
 )
 from opensandbox.models.endpoints import EGRESS_PORT, EXECD_PORT
-from opensandbox_server.ingress.endpoints import Endpoints, Reached
+from opensandbox_server.ingress.endpoints import Endpoints, RequestOrigin
 from opensandbox_server.sandboxes.admission import kept_extensions
 from opensandbox_server.sandboxes.sandbox import Sandbox
 from opensandbox_server.sandboxes.wanted import Wanted
@@ -37,7 +37,7 @@ def info_of(sandbox: Sandbox) -> SandboxInfo:
     )
 
 
-def created(sandbox: Sandbox, ways: Endpoints, way: Reached) -> SandboxCreateResponse:
+def created(sandbox: Sandbox, endpoints: Endpoints, origin: RequestOrigin) -> SandboxCreateResponse:
     """Return what create answers, with the endpoints every client asks for next."""
     wanted = sandbox.wanted
     return SandboxCreateResponse(
@@ -49,7 +49,7 @@ def created(sandbox: Sandbox, ways: Endpoints, way: Reached) -> SandboxCreateRes
         platform=_platform(wanted),
         metadata=dict(wanted.metadata) or None,
         extensions=kept_extensions(wanted.extensions) or None,
-        endpoints=_own_ports(wanted, ways, way),
+        endpoints=_own_ports(wanted, endpoints, origin),
     )
 
 
@@ -62,8 +62,10 @@ def page_of(found: Sequence[Sandbox], page: int, page_size: int) -> PagedSandbox
     )
 
 
-def _own_ports(wanted: Wanted, ways: Endpoints, way: Reached) -> dict[str, SandboxEndpoint]:
-    return {str(port): ways.of(wanted, port, way) for port in (EXECD_PORT, EGRESS_PORT)}
+def _own_ports(
+    wanted: Wanted, endpoints: Endpoints, origin: RequestOrigin
+) -> dict[str, SandboxEndpoint]:
+    return {str(port): endpoints.of(wanted, port, origin) for port in (EXECD_PORT, EGRESS_PORT)}
 
 
 def _platform(wanted: Wanted) -> PlatformSpec | None:

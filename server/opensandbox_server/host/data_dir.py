@@ -89,7 +89,7 @@ def make_private(root: Path) -> None:
 
 
 def who_else_may_enter(root: Path) -> tuple[str, str] | None:
-    """Say why a directory is not private to this user, and what mends it; None when it is."""
+    """Say why a directory is not private to this user, and what fixes it; None when it is."""
     found, own = root.stat(), os.geteuid()
     if found.st_uid != own:
         return f"it belongs to user {found.st_uid}, not to {own}", f"chown {own} {root}"
@@ -112,7 +112,7 @@ def _faults_of_disk(root: Path) -> Iterator[None]:
         yield
     except OSError as fault:
         raise StartupError(
-            f"cannot use the data directory {root}: {fault.strerror}; mend it, or choose another "
+            f"cannot use the data directory {root}: {fault.strerror}; fix it, or choose another "
             "with server.data_dir"
         ) from fault
 

@@ -23,8 +23,8 @@ FIRST_EXPIRES = 36**5
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
-    """How a client came to the API; the same way leads it to sandboxes."""
+class RequestOrigin:
+    """How a client came to the API; the same host leads it to sandboxes."""
 
     host: str
     prefix: str = ""
@@ -55,14 +55,14 @@ class Endpoints:
     eip: str = ""
 
     def of(
-        self, wanted: Wanted, port: int, reached: Reached, *, via_api: bool = False
+        self, wanted: Wanted, port: int, origin: RequestOrigin, *, via_api: bool = False
     ) -> SandboxEndpoint:
-        """Return the way to a port; via_api is always under the API's own address."""
+        """Return the endpoint of a port; via_api is always under the API's own address."""
         check_port(port)
         headers = _tokens(wanted, port)
         if via_api or self.ingress.mode == "direct":
             return SandboxEndpoint(
-                endpoint=self._under_api(wanted.id, port, reached), headers=headers
+                endpoint=self._under_api(wanted.id, port, origin), headers=headers
             )
         address, mode = self.ingress.gateway.address, self.ingress.gateway.route.mode
         if mode == "wildcard":
@@ -73,16 +73,16 @@ class Endpoints:
         return SandboxEndpoint(endpoint=address, headers=headers)
 
     def signed(
-        self, wanted: Wanted, port: int, reached: Reached, expires: int, now: float
+        self, wanted: Wanted, port: int, origin: RequestOrigin, expires: int, now: float
     ) -> SandboxEndpoint:
-        """Return a way that needs no other proof until it expires."""
+        """Return an endpoint that needs no other proof until it expires."""
         check_port(port)
         if not max(now, FIRST_EXPIRES) < expires <= LAST_EXPIRES:
             raise InvalidParameter("expires: must be a time in the future, in Unix seconds.")
         until, signature = self.signer.sign(wanted.id, port, expires)
         gateway = self.ingress.gateway
         if self.ingress.mode == "direct" or gateway.route.mode == "uri":
-            host = (self.eip or reached.host) if self.ingress.mode == "direct" else gateway.address
+            host = (self.eip or origin.host) if self.ingress.mode == "direct" else gateway.address
             return SandboxEndpoint(endpoint=f"{host}/{wanted.id}/{port}/{until}/{signature}")
         route = f"{wanted.id}-{port}-{until}"
         if gateway.route.mode == "wildcard":
@@ -91,8 +91,8 @@ class Endpoints:
         headers = {ROUTE_HEADER: f"{route}-{signature}"}
         return SandboxEndpoint(endpoint=gateway.address, headers=headers)
 
-    def _under_api(self, sandbox_id: str, port: int, reached: Reached) -> str:
-        base = self.eip or f"{reached.host}{reached.prefix}"
+    def _under_api(self, sandbox_id: str, port: int, origin: RequestOrigin) -> str:
+        base = self.eip or f"{origin.host}{origin.prefix}"
         return f"{base}/sandboxes/{sandbox_id}/proxy/{port}"
 
 

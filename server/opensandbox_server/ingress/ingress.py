@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The front door: starts the ingress program, keeps it alive, and tells it every route."""
+"""Ingress: starts the program, keeps it alive, and tells it every route."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from opensandbox_server.errors import DoorClosed, OpenSandboxError, StartupError
+from opensandbox_server.errors import IngressUnavailable, OpenSandboxError, StartupError
 from opensandbox_server.host.spawn import Child, spawn
 from opensandbox_server.host.supervision import Supervised
 from opensandbox_server.ingress.channel import Channel, ChannelClosed, MessageRefused
@@ -49,21 +49,21 @@ class Routes(Protocol):
         """True while requests pass."""
 
     async def put(self, route: Route) -> None:
-        """Add or replace a route; in force when it returns. Raises DoorClosed."""
+        """Add or replace a route; in force when it returns. Raises IngressUnavailable."""
 
     async def delete(self, sandbox_id: str) -> None:
         """Take a route away; no request passes once it returns. Repeats safely."""
 
 
 @dataclass(frozen=True, slots=True)
-class DoorPlan:
+class IngressConfig:
     """How ingress is started and what it must know."""
 
     program: Path
     listener: socket.socket
     """The public port. It is ours, so clients wait in its queue while ingress is restarted."""
     run_dir: Path
-    config: Mapping[str, Any]
+    settings: Mapping[str, Any] = field(repr=False)
     drop: str = ""
     """uid:gid ingress becomes; empty leaves it the user of the server."""
     grace_seconds: float = 5.0
@@ -75,9 +75,11 @@ class DoorPlan:
 class Ingress:
     """Supervises one ingress process at a time. Routes put before it runs are its first table."""
 
-    def __init__(self, plan: DoorPlan, on_activity: Callable[[Mapping[str, int]], None]) -> None:
-        """Plan the door; open_ingress opens it."""
-        self._plan = plan
+    def __init__(
+        self, config: IngressConfig, on_activity: Callable[[Mapping[str, int]], None]
+    ) -> None:
+        """Take how it is started; open_ingress starts it."""
+        self._config = config
         self._on_activity = on_activity
         self._table: dict[str, Route] = {}
         self._channel: Channel | None = None
@@ -113,7 +115,7 @@ class Ingress:
         """Return once every route is in force. Raises StartupError when its first life ends."""
         await self._has_outcome.wait()
         if not self._is_open.is_set():
-            raise StartupError(f"cannot open the front door: ingress {self._fault}")
+            raise StartupError(f"cannot open the public port: ingress {self._fault}")
 
     async def _live_once(self) -> None:
         """Start one ingress and stay with it. Raises IngressEnded: that is its only end."""
@@ -142,11 +144,11 @@ class Ingress:
                 self._channel = None
                 channel.close()
         finally:
-            status = await asyncio.shield(child.end(self._plan.grace_seconds))
+            status = await asyncio.shield(child.end(self._config.grace_seconds))
         return f"{why} (status {status})"
 
     async def _introduce(self, channel: Channel) -> None:
-        await channel.request("config", **self._plan.config)
+        await channel.request("config", **self._config.settings)
         routes = [self._to_wire(route) for route in self._table.values()]
         self._channel = channel  # changes from here on go out after the whole table
         await channel.request("replace", routes=routes)
@@ -167,24 +169,26 @@ class Ingress:
                     # It died: the next one gets the whole table, and then this once more.
                     await asyncio.sleep(0)
         except TimeoutError as fault:
-            raise DoorClosed("Ingress does not take routes right now; try again.") from fault
+            raise IngressUnavailable(
+                "Ingress does not take routes right now; try again."
+            ) from fault
         except MessageRefused as fault:
-            raise DoorClosed(f"Ingress refused a route: {fault}.") from fault
+            raise IngressUnavailable(f"Ingress refused a route: {fault}.") from fault
 
     def _spawn(self) -> tuple[Child, socket.socket]:
-        plan = self._plan
+        config = self._config
         with contextlib.ExitStack() as undo, contextlib.ExitStack() as passed_on:
-            run_dir = os.open(plan.run_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            run_dir = os.open(config.run_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             passed_on.callback(os.close, run_dir)
             ours, theirs = socket.socketpair()
             undo.callback(ours.close)
             passed_on.callback(theirs.close)
             fds = {
-                LISTEN_FD: plan.listener.fileno(),
+                LISTEN_FD: config.listener.fileno(),
                 CONTROL_FD: theirs.fileno(),
                 RUN_DIR_FD: run_dir,
             }
-            child = spawn(arguments(plan), {"PATH": os.defpath}, fds=fds)
+            child = spawn(arguments(config), {"PATH": os.defpath}, fds=fds)
             undo.pop_all()
         return child, ours
 
@@ -202,20 +206,20 @@ class Ingress:
     def _as_ingress_sees(self, path: Path) -> str:
         # Through a descriptor: the directories above may be closed to an unprivileged process, and
         # the address of a socket must be short.
-        if path.is_relative_to(self._plan.run_dir):
-            return f"/proc/self/fd/{RUN_DIR_FD}/{path.relative_to(self._plan.run_dir)}"
+        if path.is_relative_to(self._config.run_dir):
+            return f"/proc/self/fd/{RUN_DIR_FD}/{path.relative_to(self._config.run_dir)}"
         return str(path)
 
 
-def arguments(plan: DoorPlan) -> list[str]:
+def arguments(config: IngressConfig) -> list[str]:
     """Return the command line of ingress."""
-    words = [str(plan.program), "--listen", f"fd://{LISTEN_FD}", "--control-fd", str(CONTROL_FD)]
+    words = [str(config.program), "--listen", f"fd://{LISTEN_FD}", "--control-fd", str(CONTROL_FD)]
     words += ["--api", f"unix:///proc/self/fd/{RUN_DIR_FD}/{API_SOCKET}"]
-    if plan.max_connections:
-        words += ["--max-connections", str(plan.max_connections)]
-    if plan.max_connections_per_peer:
-        words += ["--max-connections-per-peer", str(plan.max_connections_per_peer)]
-    return words + (["--drop", plan.drop] if plan.drop else [])
+    if config.max_connections:
+        words += ["--max-connections", str(config.max_connections)]
+    if config.max_connections_per_peer:
+        words += ["--max-connections-per-peer", str(config.max_connections_per_peer)]
+    return words + (["--drop", config.drop] if config.drop else [])
 
 
 @contextlib.asynccontextmanager
@@ -230,7 +234,7 @@ async def open_ingress(ingress: Ingress) -> AsyncIterator[asyncio.Task[None]]:
             await ingress.wait_open()
         yield life
     except TimeoutError as fault:
-        raise StartupError("cannot open the front door: ingress does not answer") from fault
+        raise StartupError("cannot open the public port: ingress does not answer") from fault
     finally:
         life.cancel()
         await asyncio.gather(life, return_exceptions=True)

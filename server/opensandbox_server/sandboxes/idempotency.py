@@ -11,7 +11,7 @@ from opensandbox_server.sandboxes.sandbox import Sandbox
 from opensandbox_server.store.sqlite import Repeat, Store
 
 
-class Repeats:
+class Idempotency:
     """Remembers which key made which sandbox: those being made here, the others in the store."""
 
     def __init__(self, store: Store) -> None:

@@ -28,7 +28,7 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
-class Mourn:
+class MarkLost:
     """It is wanted and it is not there: its owner must learn that it failed."""
 
     wanted: Wanted
@@ -44,7 +44,7 @@ class Leave:
     instance: Instance
 
 
-Action = Adopt | End | Mourn | Leave
+Action = Adopt | End | MarkLost | Leave
 
 
 def plan(wanted: Iterable[Wanted], seen: Iterable[Instance], now: datetime) -> Sequence[Action]:
@@ -58,7 +58,7 @@ def _choose(wanted: Wanted, instance: Instance | None, now: datetime) -> Action:
     if wanted.has_expired(now):
         return End(wanted, "its time was over")
     if wanted.has_answered:
-        return Adopt(wanted, instance) if instance else Mourn(wanted)
+        return Adopt(wanted, instance) if instance else MarkLost(wanted)
     if instance and wanted.is_repeatable:
         return Adopt(wanted, instance)
     return End(wanted, "the server stopped before it could tell anybody of it")

@@ -20,10 +20,10 @@ from opensandbox_server.runtimes import base
 from opensandbox_server.sandboxes import states
 from opensandbox_server.sandboxes.admission import admit
 from opensandbox_server.sandboxes.expiry import RETRY_SECONDS, Expiry
-from opensandbox_server.sandboxes.idempotency import Repeats
+from opensandbox_server.sandboxes.idempotency import Idempotency
 from opensandbox_server.sandboxes.metadata import patch_metadata
 from opensandbox_server.sandboxes.notes import Notes
-from opensandbox_server.sandboxes.reconcile import Adopt, End, Leave, Mourn, plan
+from opensandbox_server.sandboxes.reconcile import Adopt, End, Leave, MarkLost, plan
 from opensandbox_server.sandboxes.renewal import RenewalByTraffic, later_end
 from opensandbox_server.sandboxes.runtime_faults import faults_of_runtime
 from opensandbox_server.sandboxes.sandbox import Sandbox
@@ -53,7 +53,7 @@ class Sandboxes:
         self._store = store
         self._routes = routes
         self._all: dict[str, Sandbox] = {}
-        self._repeats = Repeats(store)
+        self._idempotency = Idempotency(store)
         self._notes = Notes(store)
         self._expiry = Expiry(self.expire)
         self._renewal = RenewalByTraffic(self._renew_by_traffic)
@@ -81,7 +81,7 @@ class Sandboxes:
         async def make() -> Sandbox:
             return await self._create(request, timing, key, fingerprint)
 
-        return await self._repeats.once(key, fingerprint, make, self._all.get)
+        return await self._idempotency.once(key, fingerprint, make, self._all.get)
 
     def list(
         self, wanted_states: Collection[str], metadata: Mapping[str, str]
@@ -179,7 +179,7 @@ class Sandboxes:
                 match action:
                     case Adopt(each, instance):
                         await self._adopt(each, instance)
-                    case Mourn(each):
+                    case MarkLost(each):
                         self._all[each.id] = Sandbox(each, states.lost())
                         self._schedule(each)
                     case End(each, why):
@@ -267,7 +267,9 @@ class Sandboxes:
         sandbox_id = sandbox.wanted.id
         sandbox.status = Status(SandboxState.STOPPING, "CONTAINER_STOPPING")
         try:
-            with contextlib.suppress(errors.DoorClosed):  # the next ingress never hears of it
+            with contextlib.suppress(
+                errors.IngressUnavailable
+            ):  # the next ingress never hears of it
                 await self._routes.delete(sandbox_id)
             with faults_of_runtime(errors.DeleteFault):
                 await self._runtime.stop(sandbox_id)
@@ -332,7 +334,7 @@ class Sandboxes:
                 before = sandbox.status.state
                 sandbox.see(instance)
                 if instance.state == base.InstanceState.EXITED and sandbox.status.state != before:
-                    with contextlib.suppress(errors.DoorClosed):
+                    with contextlib.suppress(errors.IngressUnavailable):
                         await self._routes.delete(instance.id)
                     await self._notes.note(instance.id, "Exited", sandbox.status.message)
 
@@ -385,6 +387,6 @@ class Sandboxes:
         except BaseException:
             sandbox.status = before
             was_paused = before.state == SandboxState.PAUSED
-            with contextlib.suppress(errors.DoorClosed):
+            with contextlib.suppress(errors.IngressUnavailable):
                 await asyncio.shield(self._routes.put(sandbox.route(is_paused=was_paused)))
             raise

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python pack: made once, whole, shared, and made anew when what it is made of changes."""
+"""The Python pack: made once, whole, shared, and made again when what it is made of changes."""
 
 from __future__ import annotations
 
@@ -323,7 +323,7 @@ def test_a_server_looks_at_its_pack_before_it_is_used(pack: Path, tmp_path: Path
     assert image.pack == str(cache / pack.name)
     module = next(Path(image.pack).rglob("IPython/__init__.py"))
     module.write_bytes(b"#" * module.stat().st_size)
-    # So that it need not be made anew, which takes long, there is another to take.
+    # So that it need not be made again, which takes long, there is another to take.
     shutil.rmtree(cache / "users")
     (cache / "users").write_text("in the way")
     again = asyncio.run(ImageStore(tmp_path / "data", cache).resolve("host"))

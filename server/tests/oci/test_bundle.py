@@ -140,7 +140,8 @@ def test_the_filter_is_compiled_once_and_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "key"),
     [
-        ({"launcher": "docker"}, "oci.launcher"),
+        ({"program": "docker"}, "oci.program"),
+        ({"program": "crun", "launcher": "crun"}, "oci.launcher"),
         ({"slots_ahead": 0}, "oci.slots_ahead"),
         ({"concurrent_starts": "two"}, "oci.concurrent_starts"),
         ({"subnet": "10.0.0.0/24"}, "oci.subnet"),
@@ -155,5 +156,9 @@ def test_a_bad_option_is_refused_by_name(table: dict[str, object], key: str) -> 
 
 
 def test_options_are_read_as_written_in_the_file() -> None:
-    read = read_options({"allow": ["10.1.0.0/16"], "launcher": "runc"})
-    assert read == OCIOptions(allow=("10.1.0.0/16",), launcher="runc")
+    read = read_options({"allow": ["10.1.0.0/16"], "program": "runc"})
+    assert read == OCIOptions(allow=("10.1.0.0/16",), program="runc")
+
+
+def test_a_key_is_still_known_by_its_former_name() -> None:
+    assert read_options({"launcher": "runc"}) == OCIOptions(program="runc")

@@ -15,7 +15,7 @@ import pytest
 from opensandbox_server.runtimes.oci.launcher import syscalls
 from opensandbox_server.runtimes.oci.network import conntrack
 from opensandbox_server.runtimes.oci.network.network import Network, claim_block
-from opensandbox_server.runtimes.oci.network.rules import Reach
+from opensandbox_server.runtimes.oci.network.rules import NetworkOptions
 from tests.security.harness import in_namespace, missing, own_network
 from tests.security.internet import tracked
 
@@ -31,7 +31,7 @@ def opened(tmp_path: Path) -> Iterator[Network]:
         pytest.skip(f"the embedded runtime does not work here: {reason}")
     with own_network():
         block, claim = claim_block(tmp_path / "block.json", "/nowhere", SUBNET, tmp_path / "claims")
-        network = Network(block, Reach("127.0.0.1", all_connections=MOST))
+        network = Network(block, NetworkOptions("127.0.0.1", all_connections=MOST))
         network.open()
         yield network
         network.close()

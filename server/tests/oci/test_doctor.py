@@ -12,8 +12,8 @@ import pytest
 
 from opensandbox_server.commands.doctor import report
 from opensandbox_server.host.programs import find_program
-from opensandbox_server.runtimes.oci.doctor import check_machine, judge_launcher
-from opensandbox_server.runtimes.oci.launcher.program import Runner
+from opensandbox_server.runtimes.oci.doctor import check_machine, judge_program
+from opensandbox_server.runtimes.oci.launcher.program import Program
 from tests.security.harness import PATIENCE, missing
 
 WITHOUT_NET_ADMIN = ("setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin")
@@ -111,6 +111,6 @@ def test_a_launcher_without_its_own_protections_is_warned_of(
     program = tmp_path / name
     program.write_text(f"#!/bin/sh\necho {said}\n")
     program.chmod(0o755)
-    found = judge_launcher(Runner(name, str(program), tmp_path))
+    found = judge_program(Program(name, str(program), tmp_path))
     assert found.is_ok
     assert ("install " + name in found.fix) == (state == "warning")

@@ -21,7 +21,12 @@ SWITCH = Path("/proc/sys/net/ipv4/ip_forward")
 
 @pytest.fixture
 def outside(network: int) -> Iterator[int]:
-    """A public network beside a host that forwards nothing yet."""
+    """A public network beside a host that forwards nothing yet.
+
+    A new network inherits the switches of the host's, where another server may be at work; only a
+    change of the common switch sets them all.
+    """
+    SWITCH.write_text("1")
     SWITCH.write_text("0")
     with made_outside(network) as netns:
         yield netns
@@ -37,12 +42,12 @@ def office(network: int, outside: int) -> Iterator[int]:
             link = near.link_lookup(ifname="lan")[0]
             near.addr("add", index=link, address="192.168.77.1", prefixlen=24)
             near.link("set", index=link, state="up")
-        in_namespace(netns, lambda: furnish("192.168.77.2", "default", "192.168.77.1"))
-        in_namespace(outside, lambda: furnish(None, "192.168.77.0/24", "203.0.113.1"))
+        in_namespace(netns, lambda: set_up_link("192.168.77.2", "default", "192.168.77.1"))
+        in_namespace(outside, lambda: set_up_link(None, "192.168.77.0/24", "203.0.113.1"))
         yield netns
 
 
-def furnish(address: str | None, destination: str, gateway: str) -> None:
+def set_up_link(address: str | None, destination: str, gateway: str) -> None:
     """Set up the link of a network namespace."""
     with IPRoute() as far:
         link = far.link_lookup(ifname="up")[0]

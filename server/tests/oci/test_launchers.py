@@ -10,7 +10,7 @@ import pytest
 
 from opensandbox_server.runtimes.oci.launcher.program import SEARCH_PATH
 from server.tests.serving import NotServing, serving
-from server.tests.world import wish
+from server.tests.world import create_request
 from tests.security.harness import missing
 
 HIDE = """
@@ -48,9 +48,9 @@ def test_where_there_is_no_crun_sandboxes_are_started_by_runc(tmp_path: Path) ->
     around = hidden(tmp_path, "crun")
     with serving(tmp_path / "data", *flags, around=around) as server, server.client() as client:
         asked = {"image": {"uri": "host"}, "extensions": {"runtime": "crun"}}
-        assert "runc" in client.post("/sandboxes", json=wish(**asked)).json()["message"]
+        assert "runc" in client.post("/sandboxes", json=create_request(**asked)).json()["message"]
         asked["extensions"] = {"runtime": "runc", "network": "none"}
-        created = client.post("/sandboxes", json=wish(**asked))
+        created = client.post("/sandboxes", json=create_request(**asked))
         assert created.status_code == 202, created.text
         path = f"/sandboxes/{created.json()['id']}/proxy/44772/command"
         ran = client.post(

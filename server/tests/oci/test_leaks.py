@@ -21,10 +21,10 @@ from tests.security.harness import PATIENCE, Home, opened_home
 
 
 def launcher_of(home: Home) -> int:
-    helper = home.runtime._helper
-    assert helper
-    assert helper._child
-    return helper._child.pid
+    client = home.runtime._client
+    assert client
+    assert client._child
+    return client._child.pid
 
 
 def add_broken_image(home: Home) -> None:

@@ -14,14 +14,14 @@ from opensandbox_server.cli import main
 from opensandbox_server.runtimes.oci.launcher.records import VERSION, start_ticks
 from server.tests.oci.traces import wait_for_empty_trash
 from server.tests.serving import NotServing, Serving, serving
-from server.tests.world import wish
+from server.tests.world import create_request
 
 OCI = ("--runtime", "oci")
 
 
 def create(server: Serving) -> str:
     with server.client() as client:
-        answer = client.post("/sandboxes", json=wish(image={"uri": "host"}))
+        answer = client.post("/sandboxes", json=create_request(image={"uri": "host"}))
     assert answer.status_code == 202, answer.text
     return str(answer.json()["id"])
 

@@ -16,7 +16,7 @@ from pyroute2 import IPRoute  # type: ignore[import-untyped]
 from opensandbox_server.host.id_claims import INGRESS_IDS
 from opensandbox_server.runtimes.oci.network.network import BLOCKS, Block, Network, claim_block
 from opensandbox_server.runtimes.oci.network.resolver import chosen_nameserver
-from opensandbox_server.runtimes.oci.network.rules import NEVER_OUTSIDE, Reach, ruleset
+from opensandbox_server.runtimes.oci.network.rules import NEVER_OUTSIDE, NetworkOptions, ruleset
 from opensandbox_server.runtimes.oci.options import read_options
 from tests.security.harness import Home, listening, opened_home
 from tests.security.internet import PUBLIC, connect, made_outside
@@ -52,10 +52,12 @@ def test_metadata_and_private_ranges_are_among_the_dropped() -> None:
 
 
 def test_what_an_operator_allows_comes_before_the_drop() -> None:
-    text = ruleset("osb0", SUBNET, "10.200.0.1", Reach("192.0.2.53", ["10.9.0.0/16"]))
+    text = ruleset("osb0", SUBNET, "10.200.0.1", NetworkOptions("192.0.2.53", ["10.9.0.0/16"]))
     assert text.index("10.9.0.0/16 } goto opening") < text.index("169.254.0.0/16")
     assert "dnat ip to 192.0.2.53:53" in text
-    assert "dnat" not in ruleset("osb0", SUBNET, "10.200.0.1", Reach()).replace("status dnat", "")
+    assert "dnat" not in ruleset("osb0", SUBNET, "10.200.0.1", NetworkOptions()).replace(
+        "status dnat", ""
+    )
 
 
 @pytest.mark.parametrize(
@@ -76,7 +78,7 @@ def test_what_an_operator_allows_comes_before_the_drop() -> None:
 def test_the_narrower_range_decides_and_metadata_is_named_or_closed(
     allow: list[str], deny: list[str], address: str, verdict: str
 ) -> None:
-    text = ruleset("osb0", SUBNET, "10.200.0.1", Reach(allow=allow, deny=deny))
+    text = ruleset("osb0", SUBNET, "10.200.0.1", NetworkOptions(allow=allow, deny=deny))
     judged = re.findall(r"ip daddr \{ ([^}]*) \} (drop|goto opening)", text)
     for ranges, said in judged:
         if any(IPv4Address(address) in IPv4Network(one) for one in ranges.split(", ")):
@@ -202,7 +204,7 @@ def test_rules_that_a_reload_of_the_firewall_removed_come_back(
 ) -> None:
     assert network >= 0
     block, ids = claim_block(tmp_path / "block.json", "/nowhere", SUBNET, tmp_path / "claims")
-    ours = Network(block, Reach("127.0.0.1"))
+    ours = Network(block, NetworkOptions("127.0.0.1"))
     ours.open()
     try:
         before = sorted(nft("list ruleset").splitlines())

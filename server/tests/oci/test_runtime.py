@@ -35,7 +35,7 @@ from opensandbox_server.runtimes.base import (
 )
 from opensandbox_server.runtimes.oci.images import Image
 from opensandbox_server.runtimes.oci.launcher import rootfs
-from opensandbox_server.runtimes.oci.launcher.program import find_runner
+from opensandbox_server.runtimes.oci.launcher.program import find_oci_program
 from opensandbox_server.runtimes.oci.runtime import OCIRuntime
 from tests.security.harness import PATIENCE, TOKEN, Box, Home, find_execd, opened_home
 
@@ -286,7 +286,7 @@ def test_a_read_only_sandbox_cannot_write_to_its_root(home: Home) -> None:
 
 def test_runc_serves_as_well(network: int, tmp_path: Path) -> None:
     assert network >= 0
-    with opened_home(tmp_path / "runc", {"launcher": "runc"}) as home:
+    with opened_home(tmp_path / "runc", {"program": "runc"}) as home:
         box = home.start(resources=Resources(memory_bytes=128 * 1024 * 1024, pids=64))
         assert "Seccomp:\t2" in box.sh("cat /proc/1/status").output
         assert box.sh("unshare --mount true").status != 0
@@ -298,14 +298,14 @@ def test_runc_serves_as_well(network: int, tmp_path: Path) -> None:
 
 def test_a_launcher_that_is_killed_is_replaced_and_sandboxes_live_on(home: Home) -> None:
     box = home.start(entrypoint=["sh", "-c", "while :; do echo tick; sleep 0.05; done"])
-    helper = home.runtime._helper
-    assert helper
-    launcher = helper._child
+    client = home.runtime._client
+    assert client
+    launcher = client._child
     assert launcher
 
     async def scenario() -> None:
         launcher.send(signal.SIGKILL)
-        while home.runtime._helper in (None, helper):
+        while home.runtime._client in (None, client):
             await asyncio.sleep(0.01)
 
     home.run(asyncio.wait_for(scenario(), PATIENCE))
@@ -317,7 +317,7 @@ def test_a_launcher_that_is_killed_is_replaced_and_sandboxes_live_on(home: Home)
 
 
 def test_a_start_waits_for_the_launcher_that_replaces_a_killed_one(home: Home) -> None:
-    launcher = home.runtime._helper and home.runtime._helper._child
+    launcher = home.runtime._client and home.runtime._client._child
     assert launcher
 
     async def scenario() -> Instance:
@@ -330,16 +330,16 @@ def test_a_start_waits_for_the_launcher_that_replaces_a_killed_one(home: Home) -
 
 
 def test_a_start_that_lost_its_launcher_is_done_again_by_the_next_one(home: Home) -> None:
-    helper = home.runtime._helper
-    assert helper
-    launcher = helper._child
+    client = home.runtime._client
+    assert client
+    launcher = client._child
     assert launcher
 
     async def scenario() -> Instance:
         spec = SandboxSpec("again", "host", SLEEP, execd_token=TOKEN)
         launcher.send(signal.SIGSTOP)
         starting = asyncio.create_task(home.runtime.start(spec))
-        while not helper._waiting:  # until it was asked
+        while not client._waiting:  # until it was asked
             await asyncio.sleep(0.001)
         launcher.send(signal.SIGKILL)
         return await starting
@@ -351,10 +351,10 @@ def test_a_start_that_lost_its_launcher_is_done_again_by_the_next_one(home: Home
 
 def test_the_program_that_starts_sandboxes_cannot_be_changed_by_one(network: int) -> None:
     assert network >= 0
-    runner = find_runner("", Path()).sealed()
+    runner = find_oci_program("", Path()).sealed()
     copy = Path(f"/proc/self/fd/{runner.copy}")
     try:
-        assert copy.read_bytes() == Path(runner.program).read_bytes()
+        assert copy.read_bytes() == Path(runner.path).read_bytes()
         with pytest.raises(PermissionError), copy.open("r+b") as writable:
             writable.write(b"x")
         assert fcntl.fcntl(runner.copy, fcntl.F_GET_SEALS) & fcntl.F_SEAL_WRITE

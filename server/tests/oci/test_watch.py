@@ -96,9 +96,9 @@ async def next_end(events: AsyncIterator[RuntimeEvent]) -> tuple[str, int | None
 
 
 def kill_launcher(runtime: OCIRuntime) -> None:
-    assert runtime._helper
-    assert runtime._helper._child
-    runtime._helper._child.send(signal.SIGKILL)
+    assert runtime._client
+    assert runtime._client._child
+    runtime._client._child.send(signal.SIGKILL)
 
 
 def kill_sandbox(data: Path, name: str) -> None:
@@ -131,11 +131,11 @@ async def test_what_ends_after_the_call_of_watch_is_told_whenever_somebody_liste
 async def test_an_end_is_told_once_also_when_the_launcher_is_replaced(
     oci: OCIRuntime,
 ) -> None:
-    events, former = oci.watch(), oci._helper
+    events, former = oci.watch(), oci._client
     await start(oci, "first", ("sh", "-c", "sleep 0.1; exit 3"))
     assert await next_end(events) == ("first", 3)
     kill_launcher(oci)
-    await until(lambda: oci._helper not in (None, former))
+    await until(lambda: oci._client not in (None, former))
     await start(oci, "second", ("sh", "-c", "sleep 0.1; exit 4"))
     assert await next_end(events) == ("second", 4)
 
@@ -169,11 +169,11 @@ async def test_a_launcher_that_lost_the_maker_of_namespaces_makes_room_for_the_n
     oci: OCIRuntime,
 ) -> None:
     await start(oci, "stays")
-    former = oci._helper
+    former = oci._client
     assert former
     assert former._child
     os.kill(maker_of_namespaces(former._child.pid), signal.SIGKILL)
-    await until(lambda: oci._helper not in (None, former))
+    await until(lambda: oci._client not in (None, former))
     await start(oci, "another")
     await start(oci, "more-than-are-made-ahead")
     assert len(await oci.instances()) == 3

@@ -35,11 +35,11 @@ END_SECONDS = 30.0
 _FAULTS: dict[str, type[RuntimeFault]] = {"unknown": InstanceUnknown, "ended": WrongState}
 
 
-class HelperGone(RuntimeFault):
+class LauncherGone(RuntimeFault):
     """The launcher ended in the middle of a request; another one is being started."""
 
 
-class Helper:
+class LauncherClient:
     """One launcher process and the requests it has not answered."""
 
     def __init__(self, tell: Callable[[dict[str, Any]], None], gone: Callable[[], None]) -> None:
@@ -61,7 +61,7 @@ class Helper:
             first = await asyncio.wait_for(self._first_word(), READY_SECONDS)
             if "error" in first:
                 raise RuntimeUnavailable(str(first["error"]))
-        except (EOFError, OSError, HelperGone) as fault:
+        except (EOFError, OSError, LauncherGone) as fault:
             await self._end()
             why = f": {fault.strerror}" if isinstance(fault, OSError) and fault.strerror else ""
             raise RuntimeUnavailable(
@@ -94,7 +94,7 @@ class Helper:
         answered = self._waiting[seq] = asyncio.get_running_loop().create_future()
         try:
             if self._channel is None:
-                raise HelperGone("the launcher of the embedded runtime is not running")
+                raise LauncherGone("the launcher of the embedded runtime is not running")
             await self._send({"seq": seq, "verb": verb, **arguments}, fds)
             return await answered
         finally:
@@ -144,19 +144,19 @@ class Helper:
     def _fail_all(self) -> None:
         for answered in self._waiting.values():
             if not answered.done():
-                answered.set_exception(HelperGone("the launcher of the embedded runtime ended"))
+                answered.set_exception(LauncherGone("the launcher of the embedded runtime ended"))
 
     async def _send(self, message: dict[str, Any], fds: Sequence[int]) -> None:
         channel = self._channel
         if channel is None:
-            raise HelperGone("the launcher of the embedded runtime is not running")
+            raise LauncherGone("the launcher of the embedded runtime is not running")
         data = protocol.encode(message)
         async with self._sending:
             try:
                 # A cancelled sender must not leave half a message behind.
                 await asyncio.shield(self._send_whole(channel, data, fds))
             except (BrokenPipeError, ConnectionResetError) as fault:
-                raise HelperGone("the launcher of the embedded runtime ended") from fault
+                raise LauncherGone("the launcher of the embedded runtime ended") from fault
 
     async def _send_whole(self, channel: socket.socket, data: bytes, fds: Sequence[int]) -> None:
         while True:

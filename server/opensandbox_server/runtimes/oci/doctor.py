@@ -21,9 +21,9 @@ from opensandbox_server.runtimes.oci.launcher.cgroups.files import CgroupFault
 from opensandbox_server.runtimes.oci.launcher.cgroups.v1 import CgroupsV1
 from opensandbox_server.runtimes.oci.launcher.program import (
     SEARCH_PATH,
-    Runner,
-    RunnerMissing,
-    find_runner,
+    Program,
+    ProgramMissing,
+    find_oci_program,
 )
 from opensandbox_server.runtimes.oci.network import conntrack, rules
 from opensandbox_server.runtimes.oci.network.resolver import host_nameserver
@@ -31,7 +31,7 @@ from opensandbox_server.runtimes.oci.options import OCIOptions
 
 OLDEST_KERNEL = (5, 19)
 """The first in which an overlay may lie on layers whose ids are mapped."""
-SAFE_LAUNCHERS = {"crun": (1, 14, 1), "runc": (1, 2, 8)}
+SAFE_PROGRAMS = {"crun": (1, 14, 1), "runc": (1, 2, 8)}
 """The first that look where they are after they changed directory, and where masks lead."""
 MANY_PIDS, MANY_FILES = 1 << 22, 1 << 40
 """What systemd sets at boot; memory is what bounds both then."""
@@ -43,7 +43,7 @@ def examine(execd: Path | None, options: OCIOptions) -> list[Finding]:
     checks: list[Callable[[], Finding]] = [
         check_privilege,
         check_kernel,
-        lambda: check_launcher(options.launcher),
+        lambda: check_program(options.program),
         check_seccomp,
         check_nft,
         lambda: check_connections(options.all_connections),
@@ -86,32 +86,32 @@ def check_kernel() -> Finding:
     return Finding("kernel", True, f"Linux {release}")
 
 
-def check_launcher(chosen: str) -> Finding:
+def check_program(chosen: str) -> Finding:
     """An OCI runtime."""
     try:
-        runner = find_runner(chosen, Path("/"))
-    except RunnerMissing:
+        program = find_oci_program(chosen, Path("/"))
+    except ProgramMissing:
         missing = chosen or "crun"
         message = f"{missing} is not installed"
-        return Finding("launcher", False, message, f"sudo apt-get install -y {missing}")
-    return judge_launcher(runner)
+        return Finding("OCI runtime", False, message, f"sudo apt-get install -y {missing}")
+    return judge_program(program)
 
 
-def judge_launcher(runner: Runner) -> Finding:
+def judge_program(program: Program) -> Finding:
     """Say which it is; our own checks close what an older one leaves open."""
-    version = launcher_version(runner.program)
-    said = f"{runner.name} {'.'.join(map(str, version)) or '?'} at {runner.program}"
-    if version < SAFE_LAUNCHERS[runner.name]:
-        safe = ".".join(map(str, SAFE_LAUNCHERS[runner.name]))
+    version = program_version(program.path)
+    said = f"{program.name} {'.'.join(map(str, version)) or '?'} at {program.path}"
+    if version < SAFE_PROGRAMS[program.name]:
+        safe = ".".join(map(str, SAFE_PROGRAMS[program.name]))
         message = f"{said}; {safe} and newer protect themselves against more kinds of bad images"
-        return Finding("launcher", True, message, f"install {runner.name} {safe} or newer")
-    if runner.name == "crun":
-        return Finding("launcher", True, said)
+        return Finding("OCI runtime", True, message, f"install {program.name} {safe} or newer")
+    if program.name == "crun":
+        return Finding("OCI runtime", True, said)
     message = f"{said}; crun starts sandboxes three times as fast"
-    return Finding("launcher", True, message, "sudo apt-get install -y crun")
+    return Finding("OCI runtime", True, message, "sudo apt-get install -y crun")
 
 
-def launcher_version(program: str) -> tuple[int, ...]:
+def program_version(program: str) -> tuple[int, ...]:
     """Ask crun or runc for its version; nothing when it does not say."""
     done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
     found = re.search(r"version (\d+(?:\.\d+)*)", done.stdout)
@@ -238,7 +238,7 @@ def check_python() -> Finding:
 def _refusal_of_rules(program: str) -> str:
     """Let the kernel check rules like ours without taking them; return what it has against them."""
     subnet = IPv4Network("192.0.2.0/24")
-    text = rules.ruleset("osbtry", subnet, str(subnet[1]), rules.Reach("192.0.2.53"))
+    text = rules.ruleset("osbtry", subnet, str(subnet[1]), rules.NetworkOptions("192.0.2.53"))
     text += rules.bindings("osbtry", [("osbtryv2", "02:6f:73:00:00:02", subnet[2])])
     done = subprocess.run(
         [program, "--check", "--file", "-"], input=text, capture_output=True, text=True, check=False

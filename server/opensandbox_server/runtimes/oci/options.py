@@ -16,17 +16,19 @@ from opensandbox_server.runtimes.oci.bounds import (
     default_memory,
     default_pids,
 )
-from opensandbox_server.runtimes.oci.network.rules import Reach
+from opensandbox_server.runtimes.oci.network.rules import NetworkOptions
 from opensandbox_server.runtimes.quantities import parse_bytes
 
-_LAUNCHERS = ("", "crun", "runc")
+_PROGRAMS = ("", "crun", "runc")
+_FORMER_KEYS = {"launcher": "program"}
+"""What a key was called in 0.1.0 → what it is called now."""
 
 
 @dataclass(frozen=True, slots=True)
 class OCIOptions:
     """Every key, its default and what it is for."""
 
-    launcher: str = ""
+    program: str = ""
     """The OCI runtime: crun or runc; empty takes crun, else runc."""
     slots_ahead: int = 16
     """Network and user namespaces made ahead, so that a create does not wait for them."""
@@ -57,8 +59,8 @@ class OCIOptions:
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work. Raises ValueError."""
-        if self.launcher not in _LAUNCHERS:
-            raise ValueError(f"oci.launcher: must be crun or runc, not {self.launcher}")
+        if self.program not in _PROGRAMS:
+            raise ValueError(f"oci.program: must be crun or runc, not {self.program}")
         for name in ("slots_ahead", "concurrent_starts", "connections", "default_pids"):
             _require_whole(name, getattr(self, name), 1)
         _require_whole("all_connections", self.all_connections, 0)
@@ -79,9 +81,9 @@ class OCIOptions:
                 raise ValueError(f"oci.nameserver: {fault}") from fault
 
     @property
-    def reach(self) -> Reach:
+    def network(self) -> NetworkOptions:
         """What of it the packet filter needs."""
-        return Reach(
+        return NetworkOptions(
             nameserver=self.nameserver or None,
             allow=self.allow,
             deny=self.deny,
@@ -132,12 +134,16 @@ def _network(key: str, text: str) -> ipaddress.IPv4Network:
 def read_options(table: Mapping[str, object]) -> OCIOptions:
     """Read the table as written in the file. Raises ValueError that names the key."""
     known = {field.name for field in fields(OCIOptions)}
+    for former, key in _FORMER_KEYS.items():
+        if former in table and key in table:
+            raise ValueError(f"oci.{former}: is called oci.{key} now; give one of them")
+    table = {_FORMER_KEYS.get(key, key): value for key, value in table.items()}
     if unknown := sorted(set(table) - known):
         raise ValueError(f"oci.{unknown[0]}: unknown key; [oci] has {', '.join(sorted(known))}")
     values = {
         key: tuple(value) if isinstance(value, list) else value for key, value in table.items()
     }
-    for key in ("launcher", "subnet", "nameserver", "cache_dir", "default_memory", "all_memory"):
+    for key in ("program", "subnet", "nameserver", "cache_dir", "default_memory", "all_memory"):
         if not isinstance(values.get(key, ""), str):
             raise ValueError(f"oci.{key}: must be a text")
     return OCIOptions(**values)  # type: ignore[arg-type]  # checked by __post_init__

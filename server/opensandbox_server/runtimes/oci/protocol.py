@@ -26,12 +26,12 @@ class Setup:
     data_dir: str
     execd: str
     cgroup: str
-    launcher: str
+    program: str
     slots_ahead: int
     concurrent_starts: int
     subnet: str
-    reach: Mapping[str, Any]
-    """Of rules.Reach."""
+    network: Mapping[str, Any]
+    """Of rules.NetworkOptions."""
     memory_bytes: int
     """What all sandboxes together may use."""
     pids: int

@@ -36,14 +36,14 @@ from opensandbox_server.runtimes.base import (
 )
 from opensandbox_server.runtimes.oci import protocol
 from opensandbox_server.runtimes.oci.bounds import Limits, Machine
-from opensandbox_server.runtimes.oci.client import Helper, HelperGone
+from opensandbox_server.runtimes.oci.client import LauncherClient, LauncherGone
 from opensandbox_server.runtimes.oci.doctor import examine
 from opensandbox_server.runtimes.oci.images import HOST_IMAGE, Image, ImageStore
 from opensandbox_server.runtimes.oci.images.archive import docker_architecture
 from opensandbox_server.runtimes.oci.images.pack import PACK
 from opensandbox_server.runtimes.oci.images.workdir import BadWorkingDirectory, working_directory
 from opensandbox_server.runtimes.oci.launcher.bundle import Launch
-from opensandbox_server.runtimes.oci.launcher.program import find_runner
+from opensandbox_server.runtimes.oci.launcher.program import find_oci_program
 from opensandbox_server.runtimes.oci.options import OCIOptions, read_options
 
 log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class OCIRuntime(Runtime):
         self.images = ImageStore(home.data_dir, Path(self._options.cache_dir))
         self._sockets = home.run_dir / "oci"
         self._turns = asyncio.Semaphore(2 * self._options.concurrent_starts)
-        self._helper: Helper | None = None
+        self._client: LauncherClient | None = None
         self._watchers: set[asyncio.Queue[RuntimeEvent]] = set()
         self._ends: dict[str, asyncio.Future[dict[str, Any]]] = {}
         self._told: set[str] = set()  # whose end is no longer news
@@ -96,7 +96,7 @@ class OCIRuntime(Runtime):
         making = asyncio.create_task(self._make_host_image(), name="make the host image")
         try:
             try:
-                await self._open_helper()
+                await self._open_client()
             finally:
                 await making
             await asyncio.to_thread(self.images.sweep)
@@ -111,9 +111,9 @@ class OCIRuntime(Runtime):
             with contextlib.suppress(asyncio.CancelledError):
                 await self._restarting
         await asyncio.gather(*self._undoing, return_exceptions=True)
-        if self._helper:
-            await self._helper.close()
-            self._helper = None
+        if self._client:
+            await self._client.close()
+            self._client = None
 
     async def start(self, spec: SandboxSpec) -> Instance:
         """Make a sandbox and return when its execd has answered."""
@@ -122,7 +122,7 @@ class OCIRuntime(Runtime):
         async with self._turns:  # a burst must not make all its sockets in one go
             try:
                 return await self._start(spec, self._launch(spec, image))
-            except HelperGone:  # the next one has removed what was made
+            except LauncherGone:  # the next one has removed what was made
                 return await self._start(spec, self._launch(spec, image))
 
     async def _start(self, spec: SandboxSpec, launch: Launch) -> Instance:
@@ -178,7 +178,7 @@ class OCIRuntime(Runtime):
     @property
     def trouble(self) -> str:
         """Say so while no launcher is there to be asked."""
-        return "" if self._helper else "the launcher is being restarted"
+        return "" if self._client else "the launcher is being restarted"
 
     async def _drain(self, queue: asyncio.Queue[RuntimeEvent]) -> AsyncIterator[RuntimeEvent]:
         try:
@@ -204,16 +204,16 @@ class OCIRuntime(Runtime):
         ) as fault:  # only a create from this image fails, and says why
             log.warning("the image %s cannot be made: %s", HOST_IMAGE, fault)
 
-    async def _open_helper(self) -> None:
-        helper = Helper(self._tell, self._restart)
-        await helper.open(self._setup())
-        for each in await helper.ask("set_aside"):
+    async def _open_client(self) -> None:
+        client = LauncherClient(self._tell, self._restart)
+        await client.open(self._setup())
+        for each in await client.ask("set_aside"):
             log.warning(
                 "%s among the sandboxes is left as it is: %s; see: opensandbox-server leftovers",
                 each["name"],
                 each["why"],
             )
-        self._helper = helper
+        self._client = client
 
     def _setup(self) -> protocol.Setup:
         data_dir, options = self._home.data_dir.resolve(), self._options
@@ -222,11 +222,11 @@ class OCIRuntime(Runtime):
             data_dir=str(data_dir),
             execd=str(self._home.execd),
             cgroup=cgroup_parent(data_dir),
-            launcher=options.launcher,
+            program=options.program,
             slots_ahead=options.slots_ahead,
             concurrent_starts=options.concurrent_starts,
             subnet=options.subnet,
-            reach=asdict(options.reach),
+            network=asdict(options.network),
             memory_bytes=together.memory_bytes or 0,
             pids=together.pids or 0,
         )
@@ -237,11 +237,11 @@ class OCIRuntime(Runtime):
         if spec.resources.disk_bytes is not None:
             raise NotSupported("this host cannot limit disk space: its file system has no quotas")
         if spec.isolation:
-            launcher = find_runner(self._options.launcher, Path()).name
-            if spec.isolation != launcher:
+            program = find_oci_program(self._options.program, Path()).name
+            if spec.isolation != program:
                 raise NotSupported(
-                    f"this server starts sandboxes with {launcher}, not {spec.isolation}; "
-                    "an operator chooses with oci.launcher"
+                    f"this server starts sandboxes with {program}, not {spec.isolation}; "
+                    "an operator chooses with oci.program"
                 )
         wanted, here = spec.platform, ("linux", docker_architecture(platform.machine()))
         if wanted is not None and wanted != here:
@@ -263,7 +263,7 @@ class OCIRuntime(Runtime):
     async def _started(self, started: asyncio.Task[dict[str, Any]]) -> dict[str, Any]:
         try:
             return await asyncio.shield(started)
-        except (StartFailed, HelperGone):
+        except (StartFailed, LauncherGone):
             raise
         except RuntimeFault as fault:
             raise StartFailed(str(fault)) from fault
@@ -297,11 +297,11 @@ class OCIRuntime(Runtime):
         await asyncio.shield(removing)
 
     async def _ask(self, verb: str, fds: Sequence[int] = (), **arguments: Any) -> Any:
-        if self._helper is None and self._restarting:
+        if self._client is None and self._restarting:
             await asyncio.wait({self._restarting}, timeout=REPLACED_SECONDS)
-        if self._helper is None:
+        if self._client is None:
             raise RuntimeUnavailable("the launcher of the embedded runtime is being restarted")
-        return await self._helper.ask(verb, fds, **arguments)
+        return await self._client.ask(verb, fds, **arguments)
 
     def _tell(self, described: dict[str, Any]) -> None:
         starting = self._ends.get(described["id"])
@@ -316,11 +316,11 @@ class OCIRuntime(Runtime):
             queue.put_nowait(RuntimeEvent(to_instance(described)))
 
     def _restart(self) -> None:
-        former, self._helper = self._helper, None
+        former, self._client = self._client, None
         restarting = self._open_again(former)
         self._restarting = asyncio.create_task(restarting, name="oci launcher restart")
 
-    async def _open_again(self, former: Helper | None) -> None:
+    async def _open_again(self, former: LauncherClient | None) -> None:
         if former:
             await former.close()
         pauses = growing_pauses()
@@ -330,9 +330,9 @@ class OCIRuntime(Runtime):
     async def _is_open_again(self) -> bool:
         """Try to open a launcher, and tell of what ended while there was none."""
         try:
-            await self._open_helper()
+            await self._open_client()
             ended = [each for each in await self._ask("all") if each["state"] == "exited"]
-        except HelperGone:
+        except LauncherGone:
             return True  # it has ended already, and its end began another restart
         except Exception as fault:  # said here, and tried again
             trace = None if isinstance(fault, RuntimeFault) else fault

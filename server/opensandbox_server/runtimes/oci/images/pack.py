@@ -82,7 +82,7 @@ def plan_pack() -> Plan:
         parts = [fingerprint(one) for one in distributions]
         parts += [_VERSION, str(interpreter.is_visible), *interpreter.fingerprint()]
     except (NotInstalled, OSError) as fault:
-        raise NoPack(f"{fault}; install opensandbox-server anew") from fault
+        raise NoPack(f"{fault}; install opensandbox-server again") from fault
     key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
     return Plan(interpreter, distributions, key)
 

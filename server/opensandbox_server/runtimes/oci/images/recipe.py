@@ -61,7 +61,7 @@ def recipes_directory() -> Path:
     for place in (_PACKAGE / "recipes", _PACKAGE.parent.parent / "sandboxes"):
         if place.is_dir():
             return place
-    raise BadRecipe("the recipes of images (sandboxes/) are not installed; install the server anew")
+    raise BadRecipe("the recipes of images (sandboxes/) are not installed; reinstall the server")
 
 
 def recipe_of(image: str) -> str | None:

@@ -24,7 +24,7 @@ from opensandbox_server.runtimes.oci.launcher import bundle, logs, rootfs
 from opensandbox_server.runtimes.oci.launcher.cgroups.tree import Cgroups
 from opensandbox_server.runtimes.oci.launcher.member import Member
 from opensandbox_server.runtimes.oci.launcher.orphans import Orphans
-from opensandbox_server.runtimes.oci.launcher.program import Runner, empty_file
+from opensandbox_server.runtimes.oci.launcher.program import Program, empty_file
 from opensandbox_server.runtimes.oci.launcher.records import (
     NotUnderstood,
     Record,
@@ -55,7 +55,7 @@ class Tools:
     """What a start needs, made once."""
 
     stage: Stage
-    runner: Runner
+    program: Program
     cgroups: Cgroups
     logs: logs.Logs
     trash: Trash
@@ -115,7 +115,7 @@ class Instances:
             image=launch.image,
             slot=slot.index,
             socket=socket,
-            runner=self._tools.runner.name,
+            runner=self._tools.program.name,
             created=time.time(),
             cgroup=launch.id,
         )
@@ -165,7 +165,7 @@ class Instances:
         member = self._known(name)
         record = member.record
         kept = logs.read_log(member.directory, log_bytes)
-        details = {"image": record.image, "launcher": record.runner}
+        details = {"image": record.image, "program": record.runner}
         return self.describe(member) | {
             "logs": kept.decode(errors="replace"),
             "details": details,
@@ -232,10 +232,10 @@ class Instances:
         undo.callback(tools.cgroups.remove, record.cgroup)
         undo.callback(tools.cgroups.kill, record.cgroup)
         tools.cgroups.make(record.cgroup, launch.limits)
-        room = self._furnish(launch, slot, directory)
+        bundle_dir = self._prepare_bundle(launch, slot, directory)
         with empty_file() as nothing, tools.cgroups.opened_entrance(record.cgroup) as entrance:
             files = {0: nothing, 1: output, 2: output, 3: listener, 4: token, 5: entrance}
-            record.pid = self._run_in_cgroup(launch, record, room, files)
+            record.pid = self._run_in_cgroup(launch, record, bundle_dir, files)
         member = Member(record, directory, os.pidfd_open(record.pid))
         undo.callback(member.forget_process)
         record.start_ticks, record.boot = start_ticks(record.pid), boot_id()
@@ -245,16 +245,16 @@ class Instances:
         self._members[launch.id] = member
         self._watch(os.dup(member.pidfd), launch.id)
 
-    def _furnish(self, launch: bundle.Launch, slot: Slot, directory: Path) -> Path:
+    def _prepare_bundle(self, launch: bundle.Launch, slot: Slot, directory: Path) -> Path:
         tools = self._tools
-        room = tools.stage.room(launch.id)
+        bundle_dir = tools.stage.bundle_dir(launch.id)
         address = slot.address if launch.has_network else None
         nameserver = tools.nameserver if launch.has_network else None
         if not launch.has_network:
             self._need_slots().unplug(slot)
         rootfs.write_etc(directory, launch.hostname, address, nameserver)
         upper = str(tools.stage.sandboxes / launch.id)
-        root = rootfs.mount_rootfs(launch.rootfs, upper, room, slot.userns, slot.first_id)
+        root = rootfs.mount_rootfs(launch.rootfs, upper, bundle_dir, slot.userns, slot.first_id)
         around = bundle.Surroundings(
             rootfs=str(root),
             execd=str(tools.stage.execd),
@@ -264,21 +264,21 @@ class Instances:
             shared=tools.stage.show(launch.host_paths, launch.packs),
             seccomp=tools.seccomp_profile,
             filter=tools.seccomp_filter,
-            cgroup=f"/{tools.cgroups.path(launch.id)}" if self._runner_makes_cgroup else None,
+            cgroup=f"/{tools.cgroups.path(launch.id)}" if self._program_makes_cgroup else None,
             views={place: str(own) for place, own in tools.cgroups.views(launch.id).items()},
         )
-        (room / "config.json").write_text(json.dumps(bundle.config(launch, around)))
-        return room
+        (bundle_dir / "config.json").write_text(json.dumps(bundle.config(launch, around)))
+        return bundle_dir
 
     @property
-    def _runner_makes_cgroup(self) -> bool:
-        return self._tools.runner.needs_own_cgroup(is_v1=self._tools.cgroups.is_entered_by_us)
+    def _program_makes_cgroup(self) -> bool:
+        return self._tools.program.needs_own_cgroup(is_v1=self._tools.cgroups.is_entered_by_us)
 
     def _run_in_cgroup(
-        self, launch: bundle.Launch, record: Record, room: Path, files: dict[int, int]
+        self, launch: bundle.Launch, record: Record, bundle_dir: Path, files: dict[int, int]
     ) -> int:
         """Spawn from a thread of its own, which enters the cgroup first and ends there."""
-        makes_cgroup = self._runner_makes_cgroup
+        makes_cgroup = self._program_makes_cgroup
         divide = partial(self._tools.cgroups.divide, record.cgroup, launch.limits)
         results: list[int] = []
         faults: list[Exception] = []
@@ -287,8 +287,8 @@ class Instances:
             try:
                 if not makes_cgroup:
                     self._tools.cgroups.enter(record.cgroup)
-                started = self._tools.runner.run(
-                    launch.id, room, files, makes_cgroup=makes_cgroup, divide=divide
+                started = self._tools.program.run(
+                    launch.id, bundle_dir, files, makes_cgroup=makes_cgroup, divide=divide
                 )
                 results.append(started)
             except Exception as fault:  # noqa: BLE001  # raised again by the caller
@@ -374,7 +374,9 @@ class Instances:
 
     def _note_end(self, member: Member, code: int | None, reason: str) -> None:
         member.record.has_ended, member.record.exit_code, member.record.reason = True, code, reason
-        with contextlib.suppress(OSError):  # no room: the next launcher sees that it has ended
+        with contextlib.suppress(
+            OSError
+        ):  # no bundle_dir: the next launcher sees that it has ended
             write_record(member.directory, member.record)
 
     def _is_member(self, pid: int) -> bool:

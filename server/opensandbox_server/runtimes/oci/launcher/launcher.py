@@ -31,8 +31,8 @@ from opensandbox_server.runtimes.oci.launcher.cgroups.cgroups import find_cgroup
 from opensandbox_server.runtimes.oci.launcher.cgroups.tree import Cgroups
 from opensandbox_server.runtimes.oci.launcher.instances import Ended, Instances, Tools, Unknown
 from opensandbox_server.runtimes.oci.launcher.logs import Logs
-from opensandbox_server.runtimes.oci.launcher.namespaces import Nest
-from opensandbox_server.runtimes.oci.launcher.program import find_runner
+from opensandbox_server.runtimes.oci.launcher.namespaces import Namespaces
+from opensandbox_server.runtimes.oci.launcher.program import find_oci_program
 from opensandbox_server.runtimes.oci.launcher.rlimits import set_inherited_limits
 from opensandbox_server.runtimes.oci.launcher.rootfs import spread
 from opensandbox_server.runtimes.oci.launcher.stage import Stage
@@ -63,13 +63,13 @@ class Launcher:
         spread(sandboxes)
         self._wait_for_former_launcher()
         stage = Stage()
-        runner = find_runner(setup.launcher, stage.runtime_state).sealed()
+        program = find_oci_program(setup.program, stage.runtime_state).sealed()
         cgroups = find_cgroups(setup.cgroup, Path("/proc/self/mountinfo").read_text())
-        program = None
-        if runner.takes_compiled_seccomp:
-            program = seccomp.compiled(Path(setup.data_dir) / "cache")
-        self._nest = nest = Nest()
-        self._undo.callback(nest.close)
+        seccomp_filter = None
+        if program.takes_compiled_seccomp:
+            seccomp_filter = seccomp.compiled(Path(setup.data_dir) / "cache")
+        self._namespaces = namespaces = Namespaces()
+        self._undo.callback(namespaces.close)
         cgroups.open(Limits(memory_bytes=setup.memory_bytes, pids=setup.pids))
         stage.open(Path(setup.execd), sandboxes)
         network = self._open_network()
@@ -78,20 +78,20 @@ class Launcher:
         trash = Trash(sandboxes)
         tools = Tools(
             stage=stage,
-            runner=runner,
+            program=program,
             cgroups=cgroups,
             logs=logs,
             trash=trash,
             nameserver=str(network.block.gateway),
-            seccomp_profile=None if program else seccomp.profile(),
-            seccomp_filter=program,
+            seccomp_profile=None if seccomp_filter else seccomp.profile(),
+            seccomp_filter=seccomp_filter,
         )
         self.instances = Instances(sandboxes, tools, self._watch)
         from opensandbox_server.runtimes.oci.launcher.slots import Slots
 
         taken = self.instances.find(network.block.slot_of)
         trash.open()
-        slots = Slots(nest, network, sandboxes, setup.slots_ahead, taken)
+        slots = Slots(namespaces, network, sandboxes, setup.slots_ahead, taken)
         self.instances.use(slots)
         self._undo.callback(self._close_network, network, cgroups)
         self._undo.callback(trash.close)  # before, for what empties it is in those cgroups
@@ -103,10 +103,10 @@ class Launcher:
         for pool in (self._starts, self._others):
             start_threads(pool)
         self._selector.register(self._channel, selectors.EVENT_READ)
-        self._selector.register(self._nest.pidfd, selectors.EVENT_READ)
+        self._selector.register(self._namespaces.pidfd, selectors.EVENT_READ)
         while True:
             for key, _ in self._selector.select():
-                if key.fd == self._nest.pidfd:
+                if key.fd == self._namespaces.pidfd:
                     print("the process that makes namespaces is gone", file=sys.stderr, flush=True)
                     return
                 if key.data is not None:
@@ -132,9 +132,9 @@ class Launcher:
         self._undo.callback(os.close, lock)
 
     def _open_network(self) -> Any:
-        # Imported after the nest was forked: its children need none of it.
+        # Imported after the process that makes namespaces was forked: its children need none of it.
         from opensandbox_server.runtimes.oci.network.network import Network, claim_block
-        from opensandbox_server.runtimes.oci.network.rules import Reach
+        from opensandbox_server.runtimes.oci.network.rules import NetworkOptions
 
         setup = self._setup
         block, claim = claim_block(
@@ -142,7 +142,7 @@ class Launcher:
         )
         self._claim = claim
         self._undo.callback(claim.close)
-        network = Network(block, Reach(**setup.reach))
+        network = Network(block, NetworkOptions(**setup.network))
         network.open()
         return network
 

@@ -20,8 +20,8 @@ from opensandbox_server.runtimes.oci.network.interfaces import raise_interface
 IDS_PER_RANGE = 65536
 
 
-class Nest:
-    """The parent's end of a nest process."""
+class Namespaces:
+    """The parent's end of the process that makes namespaces."""
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -75,7 +75,7 @@ def _make(first_id: int) -> list[int]:
     pid = os.fork()
     if pid == 0:
         ours.close()  # or it would never hear the end of the conversation
-        _inhabit(theirs, first_id)
+        _enter_namespaces(theirs, first_id)
     theirs.close()
     try:
         _expect(ours, b"user")
@@ -102,7 +102,7 @@ def _expect(channel: socket.socket, word: bytes) -> None:
         raise OSError(f"namespaces: {heard.decode(errors='replace') or 'the child ended'}")
 
 
-def _inhabit(channel: socket.socket, owner: int) -> None:
+def _enter_namespaces(channel: socket.socket, owner: int) -> None:
     """Run in the child: step into new namespaces and wait until somebody has opened them."""
     try:
         # Whoever makes a user namespace pays for all in it that is counted per user. A sandbox

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The OCI runtime program: crun, else runc. A faster launcher would replace this file.
+"""The OCI runtime program: crun, else runc. A faster one would replace this file.
 
 Only starts are its work: the kernel does the rest (signals, the freezer, waiting) in less time than
 it takes to start the program.
@@ -26,28 +26,28 @@ class RunFailed(Exception):
     """The program did not start the container; the message is what it said."""
 
 
-class RunnerMissing(Exception):
+class ProgramMissing(Exception):
     """Neither crun nor runc is installed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Runner:
+class Program:
     """One OCI runtime."""
 
     name: str
-    program: str
+    path: str
     state: Path
     copy: int = -1
     """A descriptor of a copy of the program that nobody can change; see sealed."""
 
-    def sealed(self) -> Runner:
+    def sealed(self) -> Program:
         """Return the same one, run from a copy in memory.
 
         A container must not be able to overwrite the program that enters it. Every run would
         therefore first copy or remount its own program and start again from there, which is a
         third of the time it takes; it sees that this copy is sealed and goes on at once.
         """
-        return replace(self, copy=_sealed_copy(self.program))
+        return replace(self, copy=_sealed_copy(self.path))
 
     @property
     def takes_compiled_seccomp(self) -> bool:
@@ -86,7 +86,7 @@ class Runner:
         return int((bundle / "pid").read_text())
 
     def _do(self, bundle: Path, files: Mapping[int, int], verb: list[str]) -> None:
-        words = [self.program, f"--root={self.state}", f"--log={bundle / 'log'}", *verb]
+        words = [self.path, f"--root={self.state}", f"--log={bundle / 'log'}", *verb]
         actions = [(os.POSIX_SPAWN_DUP2, ours, theirs) for theirs, ours in files.items()]
         file = words[0] if self.copy < 0 else f"/proc/self/fd/{self.copy}"
         pid = os.posix_spawn(file, words, {"PATH": SEARCH_PATH}, file_actions=actions)
@@ -95,16 +95,16 @@ class Runner:
             raise RunFailed(f"{self.name} failed: {_last_words(bundle / 'log')}")
 
 
-def find_runner(chosen: str, state: Path) -> Runner:
-    """Find the program. Raises RunnerMissing with the command that installs it."""
+def find_oci_program(chosen: str, state: Path) -> Program:
+    """Find the program. Raises ProgramMissing with the command that installs it."""
     for name in (chosen,) if chosen else ("crun", "runc"):
-        if program := shutil.which(name, path=SEARCH_PATH):
-            return Runner(name, program, state)
-    raise RunnerMissing(f"{chosen or 'crun'} is not installed; apt-get install {chosen or 'crun'}")
+        if path := shutil.which(name, path=SEARCH_PATH):
+            return Program(name, path, state)
+    raise ProgramMissing(f"{chosen or 'crun'} is not installed; apt-get install {chosen or 'crun'}")
 
 
 def _sealed_copy(program: str) -> int:
-    writable = os.memfd_create("launcher", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    writable = os.memfd_create("program", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         with os.fdopen(os.dup(writable), "wb") as copy:
             copy.write(Path(program).read_bytes())

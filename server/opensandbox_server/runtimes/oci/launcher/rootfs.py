@@ -66,8 +66,8 @@ def write_etc(directory: Path, hostname: str, address: str | None, nameserver: s
         (directory / "upper" / "etc" / name).write_text(text)
 
 
-def mount_rootfs(image: str, directory: str, room: Path, userns: int, first_id: int) -> Path:
-    """Mount image below an upper in directory, at room/rootfs, and return that path.
+def mount_rootfs(image: str, directory: str, bundle_dir: Path, userns: int, first_id: int) -> Path:
+    """Mount image below an upper in directory, at bundle_dir/rootfs, and return that path.
 
     An overlay writes as whoever mounts it. As root it would give a sandbox the blocks that ext4
     reserves for root, and nobody could end it on a full disk; so it is mounted as its first id.
@@ -75,7 +75,7 @@ def mount_rootfs(image: str, directory: str, room: Path, userns: int, first_id: 
     The overlay is volatile: a sandbox's files need not survive a power failure, and unmounting must
     not wait until everything dirty on the disk is written.
     """
-    lower, root = room / "lower", room / "rootfs"
+    lower, root = bundle_dir / "lower", bundle_dir / "rootfs"
     lower.mkdir()
     root.mkdir()
     tree = syscalls.clone_tree(image)

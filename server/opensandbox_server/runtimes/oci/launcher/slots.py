@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opensandbox_server.runtimes.oci.launcher import logs
-from opensandbox_server.runtimes.oci.launcher.namespaces import Nest
+from opensandbox_server.runtimes.oci.launcher.namespaces import Namespaces
 from opensandbox_server.runtimes.oci.launcher.records import remove_tree
 from opensandbox_server.runtimes.oci.launcher.rootfs import make_directory
 from opensandbox_server.runtimes.oci.network.network import Network
@@ -60,10 +60,15 @@ class Slots:
     """Keeps a number of slots ready."""
 
     def __init__(
-        self, nest: Nest, network: Network, sandboxes: Path, ahead: int, taken: Iterable[int]
+        self,
+        namespaces: Namespaces,
+        network: Network,
+        sandboxes: Path,
+        ahead: int,
+        taken: Iterable[int],
     ) -> None:
         """Leave out the indexes that running sandboxes have."""
-        self._nest = nest
+        self._namespaces = namespaces
         self._sandboxes = sandboxes
         self._network = network
         self._ahead = ahead
@@ -179,7 +184,7 @@ class Slots:
         block = self._network.block
         first_id = block.first_id(index)
         directory = self._sandboxes / f".ahead-{index}"
-        userns, netns = self._nest.make(first_id)
+        userns, netns = self._namespaces.make(first_id)
         slot = Slot(index, first_id, str(block.address(index)), userns, netns, directory)
         with contextlib.ExitStack() as undo:
             undo.callback(slot.release_namespaces)

@@ -73,24 +73,24 @@ class Stage:
         return self._shared[source]
 
     def _pack(self, directory: str) -> Path:
-        inode = Path(directory).stat().st_ino  # one made anew in its place is another
+        inode = Path(directory).stat().st_ino  # one made again in its place is another
         if inode not in self._packs:
             self._packs[inode] = _mount_pack(directory, PLACE / f"pack-{inode}")
         return self._packs[inode]
 
-    def room(self, name: str) -> Path:
+    def bundle_dir(self, name: str) -> Path:
         """Make the directory in which one bundle is put together."""
-        room = PLACE / "start" / name
-        room.mkdir(mode=0o711)
-        return room
+        bundle_dir = PLACE / "start" / name
+        bundle_dir.mkdir(mode=0o711)
+        return bundle_dir
 
     def clear(self, name: str) -> None:
         """Take a bundle away; the sandbox keeps its mounts."""
-        room = PLACE / "start" / name
+        bundle_dir = PLACE / "start" / name
         for mounted in ("rootfs", "lower"):
             with contextlib.suppress(OSError):
-                syscalls.detach(str(room / mounted))
-        shutil.rmtree(room, ignore_errors=True)
+                syscalls.detach(str(bundle_dir / mounted))
+        shutil.rmtree(bundle_dir, ignore_errors=True)
         shutil.rmtree(self.runtime_state / name, ignore_errors=True)
 
     def _hide_second_cgroup_tree(self) -> None:

@@ -101,14 +101,14 @@ class Block:
 class Network:
     """Netlink and nft for one block. Usable from any thread."""
 
-    def __init__(self, block: Block, reach: rules.Reach) -> None:
+    def __init__(self, block: Block, options: rules.NetworkOptions) -> None:
         """Take what claim_block found."""
         self.block = block
-        of_all = reach.all_connections or conntrack.most() // 2
+        of_all = options.all_connections or conntrack.most() // 2
         self._reach = replace(
-            reach,
-            nameserver=reach.nameserver or host_nameserver(),
-            connections=max(1, min(reach.connections, of_all // SHARE_OF_ALL)),
+            options,
+            nameserver=options.nameserver or host_nameserver(),
+            connections=max(1, min(options.connections, of_all // SHARE_OF_ALL)),
             all_connections=of_all,
         )
         self._is_full = self._is_guarding = False
@@ -191,7 +191,7 @@ class Network:
         """Follow what others change on the host; to be called every few seconds."""
         questions = rules.presence(self.block.bridge)
         if not all(nft(question, is_allowed_to_fail=True) for question in questions):
-            self._write_rules()  # who loads a firewall anew often removes everybody's first
+            self._write_rules()  # who loads a firewall again often removes everybody's first
         self._watch_connections()
         self._is_guarding = allow_forwarding(BRIDGES, was_guarded=self._is_guarding)
         self.pass_firewalls()

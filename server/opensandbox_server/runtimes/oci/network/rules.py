@@ -42,7 +42,7 @@ Of Alibaba, Azure (WireServer), Tencent, Scaleway, nearly all, ECS, EKS and Orac
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class NetworkOptions:
     """What sandboxes may reach, and how much of it at once."""
 
     nameserver: str | None = None
@@ -71,7 +71,7 @@ class Reach:
         return max(100, self.all_connections // 30)
 
 
-def ruleset(bridge: str, subnet: IPv4Network, gateway: str, reach: Reach) -> str:
+def ruleset(bridge: str, subnet: IPv4Network, gateway: str, options: NetworkOptions) -> str:
     """Return a table that replaces the former one of this bridge.
 
     Our chains come before those of a firewall or a Docker engine: what is dropped here stays
@@ -79,13 +79,13 @@ def ruleset(bridge: str, subnet: IPv4Network, gateway: str, reach: Reach) -> str
     else translated is nothing we can judge: it is dropped, and only our own resolver is not.
     """
     denied = ", ".join(NEVER_OUTSIDE)
-    question = _question(gateway, reach.nameserver)
-    chosen = "\n    ".join(_chosen(reach))
+    question = _question(gateway, options.nameserver)
+    chosen = "\n    ".join(_chosen(options))
     return f"""
 table inet {bridge}
 delete table inet {bridge}
 table inet {bridge} {{
-{_opening(subnet, reach)}  chain prerouting {{
+{_opening(subnet, options)}  chain prerouting {{
     type filter hook prerouting priority -150; policy accept;
     iifname "{bridge}" meta nfproto ipv6 drop
     iifname "{bridge}" ip saddr != {subnet} drop
@@ -120,14 +120,14 @@ table inet {bridge} {{
     type nat hook postrouting priority srcnat; policy accept;
     ip saddr {subnet} oifname != "{bridge}" masquerade
   }}
-{_resolver(bridge, gateway, reach.nameserver)}}}
+{_resolver(bridge, gateway, options.nameserver)}}}
 """
 
 
-def _chosen(reach: Reach) -> Iterator[str]:
+def _chosen(options: NetworkOptions) -> Iterator[str]:
     """Return rules for what is named, the narrowest first; what is named twice is allowed."""
-    verdicts = {IPv4Network(text): "drop" for text in (*METADATA, *reach.deny)}
-    verdicts |= {IPv4Network(text): "goto opening" for text in reach.allow}
+    verdicts = {IPv4Network(text): "drop" for text in (*METADATA, *options.deny)}
+    verdicts |= {IPv4Network(text): "goto opening" for text in options.allow}
     for length in sorted({network.prefixlen for network in verdicts}, reverse=True):
         for verdict in ("goto opening", "drop"):
             named = [n for n, v in verdicts.items() if (n.prefixlen, v) == (length, verdict)]
@@ -143,14 +143,14 @@ def _question(gateway: str, nameserver: str | None) -> str:
     return f"meta l4proto {{ tcp, udp }} {asked} ip daddr {nameserver} th dport 53 goto opening"
 
 
-def _opening(subnet: IPv4Network, reach: Reach) -> str:
+def _opening(subnet: IPv4Network, options: NetworkOptions) -> str:
     """Return the chain that everything passes which is not dropped elsewhere.
 
     The kernel tracks connections in one table for the whole machine. A packet that is dropped
     here is none: only what is let through is tracked.
     """
-    one = f"{reach.pace}/second burst {reach.connections} packets"
-    everyone = f"{reach.common_pace}/second burst {reach.common_pace} packets"
+    one = f"{options.pace}/second burst {options.connections} packets"
+    everyone = f"{options.common_pace}/second burst {options.common_pace} packets"
     addresses = f"type ipv4_addr; size {subnet.num_addresses};"
     return f"""  set paces {{ {addresses} flags dynamic,timeout; timeout {_PACE_MINUTES}m; }}
   set counts {{ {addresses} flags dynamic; }}
@@ -160,7 +160,7 @@ def _opening(subnet: IPv4Network, reach: Reach) -> str:
     ct state != new accept
     jump full
     update @paces {{ ip saddr limit rate over {one} }} drop
-    add @counts {{ ip saddr ct count over {reach.connections} }} drop
+    add @counts {{ ip saddr ct count over {options.connections} }} drop
     limit rate over {everyone} drop
     accept
   }}
