@@ -8,116 +8,117 @@ import contextlib
 import gc
 import logging
 import signal
-import socket
-from base64 import b64decode, b64encode
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import uvicorn
 import uvloop
 from fastapi import FastAPI
 
-from opensandbox_server.api.keys import ApiKeys
+from opensandbox_server.api.keys import open_api_keys
 from opensandbox_server.app import build_app
 from opensandbox_server.errors import PartEnded, StartupError
-from opensandbox_server.host.data_dir import DataDir, open_data_dir, read_or_make_secret
+from opensandbox_server.host.data_dir import DataDir, open_data_dir
 from opensandbox_server.host.full_disk import explain, is_full
 from opensandbox_server.host.priority import run_before_others
 from opensandbox_server.host.programs import find_program
 from opensandbox_server.host.sockets import listen_tcp, listen_unix
-from opensandbox_server.ingress.endpoints import Endpoints, Signer
-from opensandbox_server.ingress.ingress import API_SOCKET, Ingress, IngressConfig, open_ingress
-from opensandbox_server.ingress.user import Identity, ingress_identity
-from opensandbox_server.runtimes import make_runtime
-from opensandbox_server.runtimes.base import Runtime, RuntimeHome, RuntimeUnavailable
+from opensandbox_server.ingress.config import API_SOCKET, ingress_config
+from opensandbox_server.ingress.endpoints import Endpoints
+from opensandbox_server.ingress.ingress import Ingress, open_ingress
+from opensandbox_server.ingress.signing import signing_keys
+from opensandbox_server.ingress.user import ingress_identity
+from opensandbox_server.runtimes import make_runtime, open_runtime
+from opensandbox_server.runtimes.base import RuntimeHome, RuntimeUnavailable
+from opensandbox_server.sandboxes.sandboxes import Sandboxes, open_sandboxes
 from opensandbox_server.settings.settings import Settings
+from opensandbox_server.store import open_store
 from opensandbox_server.telemetry.stalls import watch_stalls
 
 log = logging.getLogger(__name__)
 
-MADE_KEY_ID = "0"
-"""Id of the signing key that the server makes by itself."""
-
-
-_KEY_NOTICE = """\
-A new API key was made. It is shown only now:
-
-    {key}
-
-Clients take it from OPEN_SANDBOX_API_KEY. The server keeps it in {path}."""
-
 
 def serve(settings: Settings, *, stops_sandboxes: bool = False) -> None:
     """Serve until SIGTERM or SIGINT. Raises StartupError with nothing half-made."""
+    is_plain = settings.server.loop == "asyncio"
+    loop_factory = asyncio.new_event_loop if is_plain else uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(_serve(settings, stops_sandboxes=stops_sandboxes))
+
+
+async def _serve(settings: Settings, *, stops_sandboxes: bool) -> None:
+    ended = _end_signals()
+    with _startup_faults():
+        async with open_server(settings, stops_sandboxes=stops_sandboxes) as parts:
+            gc.freeze()  # what exists by now stays; looking through it stalls the loop
+            run_before_others()
+            async with watch_stalls():
+                await _until(ended, *parts)
+            log.info("stopping; sandboxes %s", "end" if stops_sandboxes else "run on")
+
+
+@contextlib.asynccontextmanager
+async def open_server(
+    settings: Settings, *, stops_sandboxes: bool
+) -> AsyncIterator[Sequence[asyncio.Task[Any]]]:
+    """Open everything a server is made of, from top to bottom; close it in reverse.
+
+    Each part needs only those before it. Ingress comes last: clients wait until all is there, and
+    at the end nobody asks any more when the API goes. Yields what must not end before the server.
+    Raises StartupError.
+    """
     _refuse_what_is_not_built(settings)
     server = settings.server
-    with (
-        ingress_identity(settings) as ingress_as,
-        open_data_dir(settings.data_dir, gid := ingress_as.gid if ingress_as else None) as data,
-        listen_tcp(server.host, server.port, server.backlog) as public,
-    ):
+    async with contextlib.AsyncExitStack() as opened:
+        ingress_user = opened.enter_context(ingress_identity(settings))
+        gid = ingress_user.gid if ingress_user else None
+        data = opened.enter_context(open_data_dir(settings.data_dir, gid))
+        port = opened.enter_context(listen_tcp(server.host, server.port, server.backlog))
         runtime = make_runtime(settings.runtime.type, runtime_home(settings, gid))
-        with _api_key(settings, data) as (keys, welcome):
-            signers = signing_keys(settings, data)
-            plan = ingress_config(settings, data, public, keys, signers, ingress_as)
-            ways = Endpoints(settings.ingress, signers[0], server.eip)
-            run = _Run(settings, runtime, plan, keys, ways, gid, stops_sandboxes, welcome)
-            with asyncio.Runner(loop_factory=_loop_factory(settings)) as runner:
-                runner.run(run.until_signalled())
+        keys, announce = opened.enter_context(open_api_keys(settings, data))
+        signers = signing_keys(settings, data)
+        ingress = Ingress(ingress_config(settings, data, port, keys.sums, signers, ingress_user))
+        store = await opened.enter_async_context(open_store(settings, data))
+        await opened.enter_async_context(open_runtime(runtime))
+        sandboxes, care = await opened.enter_async_context(
+            open_sandboxes(settings, runtime, store, ingress)
+        )
+        if stops_sandboxes:
+            opened.push_async_exit(_end_all(sandboxes))
+        endpoints = Endpoints(settings.ingress, signers[0], server.eip)
+        app = build_app(settings, sandboxes, endpoints, keys)
+        api = await opened.enter_async_context(_open_api(app, settings, data.run, gid))
+        front = await opened.enter_async_context(open_ingress(ingress, sandboxes.saw_traffic))
+        announce()
+        host, number = port.getsockname()[:2]
+        log.info("listening on http://%s:%d with the %s runtime", host, number, runtime.name)
+        yield api, front, care
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """One life of the server, from inside its event loop."""
+def _end_all(sandboxes: Sandboxes) -> Callable[..., Awaitable[None]]:
+    async def end(fault: type[BaseException] | None, *_: object) -> None:
+        if fault is None:  # a server that fails leaves them running
+            await sandboxes.end_all()
 
-    settings: Settings
-    runtime: Runtime
-    plan: IngressConfig
-    keys: ApiKeys
-    ways: Endpoints
-    ingress_gid: int | None
-    stops_sandboxes: bool
-    welcome: Callable[[], None]
+    return end
 
-    async def until_signalled(self) -> None:
-        """Open everything, wait for a signal, close everything in reverse."""
-        app: FastAPI
-        ingress = Ingress(self.plan, lambda activity: app.state.sandboxes.saw_traffic(activity))
-        ballast = DataDir(self.settings.data_dir).ballast
-        app = build_app(self.settings, self.runtime, ingress, self.keys, self.ways, ballast)
-        ended = _end_signals()
-        with _startup_faults():
-            async with app.router.lifespan_context(app):
-                async with self._answering(app) as answering, open_ingress(ingress) as door:
-                    self._greet()
-                    gc.freeze()  # what exists by now stays; looking through it stalls the loop
-                    run_before_others()
-                    async with watch_stalls():
-                        await _until(ended, answering, door, app.state.caring)
-                    log.info("stopping; sandboxes %s", "end" if self.stops_sandboxes else "run on")
-                if self.stops_sandboxes:
-                    await app.state.sandboxes.end_all()
 
-    @contextlib.asynccontextmanager
-    async def _answering(self, app: FastAPI) -> AsyncIterator[asyncio.Task[None]]:
-        """Answer the API on its socket; left only when ingress is gone and nobody can ask more."""
-        path = self.plan.run_dir / API_SOCKET
-        backlog = self.settings.server.backlog
-        server = _ApiServer(_uvicorn_config(app, self.settings))
-        with listen_unix(path, mode=0o660, gid=self.ingress_gid, backlog=backlog) as local:
-            answering = asyncio.create_task(server.serve(sockets=[local]), name="api")
-            try:
-                yield answering
-            finally:
-                server.should_exit = True
-                await answering
-                path.unlink(missing_ok=True)
-
-    def _greet(self) -> None:
-        self.welcome()
-        host, port = self.plan.listener.getsockname()[:2]
-        log.info("listening on http://%s:%d with the %s runtime", host, port, self.runtime.name)
+@contextlib.asynccontextmanager
+async def _open_api(
+    app: FastAPI, settings: Settings, run_dir: Path, ingress_gid: int | None
+) -> AsyncIterator[asyncio.Task[None]]:
+    """Answer the API on its socket; left only when ingress is gone and nobody can ask more."""
+    path, backlog = run_dir / API_SOCKET, settings.server.backlog
+    server = _ApiServer(_uvicorn_config(app, settings))
+    with listen_unix(path, mode=0o660, gid=ingress_gid, backlog=backlog) as local:
+        answering = asyncio.create_task(server.serve(sockets=[local]), name="api")
+        try:
+            yield answering
+        finally:
+            server.should_exit = True
+            await answering
+            path.unlink(missing_ok=True)
 
 
 def runtime_home(settings: Settings, ingress_gid: int | None) -> RuntimeHome:
@@ -129,82 +130,6 @@ def runtime_home(settings: Settings, ingress_gid: int | None) -> RuntimeHome:
         ingress_gid=ingress_gid,
         options=settings.runtime_options.get(settings.runtime.type, {}),
     )
-
-
-def signing_keys(settings: Settings, data: DataDir) -> list[Signer]:
-    """Return every key that verifies signed routes; the first one signs."""
-    access = settings.ingress.secure_access
-    if not access.keys:
-        secret, _ = read_or_make_secret(data.signing_key)
-        return [Signer(MADE_KEY_ID, secret.encode())]
-    active = access.active_key or access.keys[0].key_id
-    found = [Signer(entry.key_id, b64decode(entry.key)) for entry in access.keys]
-    return sorted(found, key=lambda signer: signer.key_id != active)
-
-
-def ingress_config(
-    settings: Settings,
-    data: DataDir,
-    public: socket.socket,
-    keys: ApiKeys,
-    signers: list[Signer],
-    ingress_as: Identity | None,
-) -> IngressConfig:
-    """Say how ingress is started. Raises StartupError when there is no such program."""
-    program = find_program("ingress", settings.server.bin_dir)
-    if program is None:
-        raise StartupError("cannot find the ingress program; build it with: make build")
-    return IngressConfig(
-        program=program,
-        listener=public,
-        run_dir=data.run,
-        settings=_control_config(settings, keys, signers),
-        drop=f"{ingress_as.uid}:{ingress_as.gid}" if ingress_as else "",
-        grace_seconds=settings.server.timeout_graceful_shutdown,
-        max_connections=settings.ingress.max_connections,
-        max_connections_per_peer=settings.ingress.max_connections_per_peer,
-    )
-
-
-def _control_config(settings: Settings, keys: ApiKeys, signers: list[Signer]) -> Mapping[str, Any]:
-    gateway = settings.ingress.gateway
-    mode = gateway.route.mode if settings.ingress.mode == "gateway" else ""
-    return {
-        "apiKeyHashes": list(keys.sums),
-        "signing": {signer.key_id: b64encode(signer.key).decode() for signer in signers},
-        "acceptsShortSignatures": settings.ingress.secure_access.accepts_short_signatures,
-        "domain": gateway.address if mode == "wildcard" else settings.server.domain,
-        "multiTenant": False,
-        "routesByURI": mode == "uri",
-    }
-
-
-@contextlib.contextmanager
-def _api_key(settings: Settings, data: DataDir) -> Iterator[tuple[ApiKeys, Callable[[], None]]]:
-    """Yield the keys, and what greets the operator once the server listens.
-
-    A key that was made for a start that failed is thrown away: nobody has seen it.
-    """
-    if settings.server.api_key or settings.is_insecure:
-        key = settings.server.api_key
-        keys = ApiKeys.of([key]) if key else ApiKeys(is_open=True)
-        warning = "no API key is needed: whoever reaches the port may do everything"
-        yield keys, (lambda: log.warning(warning)) if keys.is_open else (lambda: None)
-        return
-    key, is_new = read_or_make_secret(data.api_key)
-    unseen = is_new
-
-    def show() -> None:
-        nonlocal unseen
-        if unseen:
-            print(_KEY_NOTICE.format(key=key, path=data.api_key), flush=True)
-        unseen = False
-
-    try:
-        yield ApiKeys.of([key]), show
-    finally:
-        if unseen:
-            data.api_key.unlink(missing_ok=True)
 
 
 def _refuse_what_is_not_built(settings: Settings) -> None:
@@ -241,10 +166,6 @@ def _uvicorn_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         limit_concurrency=server.limit_concurrency or None,
         backlog=server.backlog,
     )
-
-
-def _loop_factory(settings: Settings) -> Any:
-    return asyncio.new_event_loop if settings.server.loop == "asyncio" else uvloop.new_event_loop
 
 
 def _end_signals() -> asyncio.Event:

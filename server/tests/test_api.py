@@ -121,7 +121,7 @@ class TestOne:
     async def test_the_way_in_is_closed_before_the_sandbox_ends(self, world: World) -> None:
         made = await world.create()
         await world.client.delete(f"/v1/sandboxes/{made['id']}")
-        assert world.routes.told == ["running", "gone"]
+        assert world.routes.log == ["running", "gone"]
 
 
 class TestPause:

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from opensandbox_server.errors import InvalidParameter, InvalidPort
-from opensandbox_server.ingress.endpoints import Endpoints, RequestOrigin, Signer
+from opensandbox_server.ingress.endpoints import Endpoints, RequestOrigin
+from opensandbox_server.ingress.signing import Signer
 from opensandbox_server.sandboxes.wanted import Wanted
 from opensandbox_server.settings.sections import Ingress
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A whole server in one process: real app, store and fake runtime; only the door stands in."""
+"""A whole server in one process: real app, store and fake runtime; only ingress is a stand-in."""
 
 from __future__ import annotations
 
@@ -15,12 +15,16 @@ from fastapi import FastAPI
 from opensandbox_server.api.keys import ApiKeys
 from opensandbox_server.app import build_app
 from opensandbox_server.errors import IngressUnavailable
-from opensandbox_server.ingress.endpoints import Endpoints, Signer
-from opensandbox_server.ingress.ingress import Route
+from opensandbox_server.host.data_dir import DataDir
+from opensandbox_server.ingress.endpoints import Endpoints
+from opensandbox_server.ingress.routes import Route
+from opensandbox_server.ingress.signing import Signer
+from opensandbox_server.runtimes import open_runtime
 from opensandbox_server.runtimes.base import RuntimeHome
 from opensandbox_server.runtimes.fake import FakeRuntime
-from opensandbox_server.sandboxes.sandboxes import Sandboxes
+from opensandbox_server.sandboxes.sandboxes import Sandboxes, open_sandboxes
 from opensandbox_server.settings.settings import Settings
+from opensandbox_server.store.sqlite import open_store
 
 KEY = "a key of the tests"
 HEADERS = {"OPEN-SANDBOX-API-KEY": KEY}
@@ -41,10 +45,10 @@ def create_request(**changes: Any) -> dict[str, Any]:
 
 @dataclass
 class RememberedRoutes:
-    """A door that only remembers what it was told."""
+    """An ingress that only remembers what was asked of it."""
 
     table: dict[str, Route] = field(default_factory=dict)
-    told: list[str] = field(default_factory=list)
+    log: list[str] = field(default_factory=list)
     is_closed: bool = False
 
     @property
@@ -57,12 +61,12 @@ class RememberedRoutes:
         if self.is_closed:
             raise IngressUnavailable("closed by the test")
         self.table[route.id] = route
-        self.told.append("paused" if route.is_paused else "running")
+        self.log.append("paused" if route.is_paused else "running")
 
     async def delete(self, sandbox_id: str) -> None:
         """Forget a route."""
         self.table.pop(sandbox_id, None)
-        self.told.append("gone")
+        self.log.append("gone")
 
 
 @dataclass
@@ -106,13 +110,18 @@ async def open_world(
     server = {"data_dir": data_dir, **tables.pop("server", {})}
     settings = Settings.model_validate({"server": server, **tables})
     runtime = runtime or make_runtime(data_dir)
-    routes, ways = RememberedRoutes(), Endpoints(settings.ingress, SIGNER, settings.server.eip)
-    app = build_app(settings, runtime, routes, keys, ways)
-    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    routes, endpoints = RememberedRoutes(), Endpoints(settings.ingress, SIGNER, settings.server.eip)
     async with (
-        app.router.lifespan_context(app),
+        open_store(settings.store_path, None, DataDir(data_dir).id()) as store,
+        open_runtime(runtime),
+        open_sandboxes(settings, runtime, store, routes) as (sandboxes, _),
         httpx.AsyncClient(
-            transport=transport, base_url="http://server:8080", headers=HEADERS
+            transport=httpx.ASGITransport(
+                app := build_app(settings, sandboxes, endpoints, keys),
+                raise_app_exceptions=False,
+            ),
+            base_url="http://server:8080",
+            headers=HEADERS,
         ) as client,
     ):
         yield World(client, runtime, routes, app)

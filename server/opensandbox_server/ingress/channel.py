@@ -13,6 +13,9 @@ from typing import Any, Self
 LONGEST_LINE = 4 * 1024 * 1024
 """Ingress reports at most the traffic of every sandbox in one line."""
 
+OnActivity = Callable[[Mapping[str, int]], None]
+"""Hears how many requests each sandbox had since the last time."""
+
 
 class ChannelClosed(Exception):
     """The other end is gone; the next one starts with the whole table."""
@@ -29,7 +32,7 @@ class Channel:
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        on_activity: Callable[[Mapping[str, int]], None],
+        on_activity: OnActivity,
     ) -> None:
         """Take an open connection; see connect."""
         self._reader = reader
@@ -40,9 +43,7 @@ class Channel:
         self._is_closed = False
 
     @classmethod
-    async def connect(
-        cls, ours: socket.socket, on_activity: Callable[[Mapping[str, int]], None]
-    ) -> Self:
+    async def connect(cls, ours: socket.socket, on_activity: OnActivity) -> Self:
         """Speak over our end of a socket pair, and own it from now on."""
         ours.setblocking(False)
         try:

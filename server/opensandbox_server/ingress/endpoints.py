@@ -3,23 +3,18 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-from base64 import b32encode
 from dataclasses import dataclass
 
 from opensandbox.models import SandboxEndpoint
 from opensandbox.models.endpoints import EXECD_PORT
 from opensandbox_server.errors import InvalidParameter, InvalidPort
+from opensandbox_server.ingress.signing import FIRST_EXPIRES, LAST_EXPIRES, Signer
 from opensandbox_server.sandboxes.wanted import Wanted
 from opensandbox_server.settings.sections import Ingress
 
 EXECD_HEADER = "X-EXECD-ACCESS-TOKEN"
 SECURE_HEADER = "OpenSandbox-Secure-Access"
 ROUTE_HEADER = "OpenSandbox-Ingress-To"
-LAST_EXPIRES = 36**13 - 1
-FIRST_EXPIRES = 36**5
-"""Routes name the second in 6 to 13 digits of base 36."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,21 +24,6 @@ class RequestOrigin:
     host: str
     prefix: str = ""
     """`/v1` when it used that."""
-
-
-@dataclass(frozen=True, slots=True)
-class Signer:
-    """The key that signs routes."""
-
-    key_id: str
-    key: bytes
-
-    def sign(self, sandbox_id: str, port: int, expires: int) -> tuple[str, str]:
-        """Return the expiry in base 36 and the signature: a whole HMAC-SHA256 and the key's id."""
-        expires36 = to_base36(expires)
-        text = f"v1\nfull\n{sandbox_id}\n{port}\n{expires36}\n".encode()
-        digest = hmac.digest(self.key, text, hashlib.sha256)
-        return expires36, b32encode(digest).decode().rstrip("=").lower() + self.key_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,15 +80,6 @@ def check_port(port: int) -> None:
     """Refuse what is no port. Raises InvalidPort."""
     if not 1 <= port <= 65535:
         raise InvalidPort(f"Port {port} is not between 1 and 65535.")
-
-
-def to_base36(number: int) -> str:
-    """Write a number with the digits 0-9a-z."""
-    digits = ""
-    while number:
-        number, digit = divmod(number, 36)
-        digits = "0123456789abcdefghijklmnopqrstuvwxyz"[digit] + digits
-    return digits or "0"
 
 
 def _tokens(wanted: Wanted, port: int) -> dict[str, str]:

@@ -7,19 +7,22 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from opensandbox_server.errors import IngressUnavailable, OpenSandboxError, StartupError
 from opensandbox_server.host.spawn import Child, spawn
 from opensandbox_server.host.supervision import Supervised
-from opensandbox_server.ingress.channel import Channel, ChannelClosed, MessageRefused
-
-LISTEN_FD, CONTROL_FD, RUN_DIR_FD = 3, 4, 5
-API_SOCKET = "api.sock"
-"""Where the API answers ingress, in the directory of sockets."""
+from opensandbox_server.ingress.channel import Channel, ChannelClosed, MessageRefused, OnActivity
+from opensandbox_server.ingress.config import (
+    CONTROL_FD,
+    LISTEN_FD,
+    RUN_DIR_FD,
+    IngressConfig,
+    arguments,
+)
+from opensandbox_server.ingress.routes import Route
 
 ACK_SECONDS = 10.0
 """How long a route may take to be in force, a restart of ingress included."""
@@ -29,58 +32,12 @@ class IngressEnded(OpenSandboxError):
     """An ingress process is gone, or could not be started; the next one is on its way."""
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
-    """Everything ingress needs to let requests through to one sandbox."""
-
-    id: str
-    socket: Path | None = None
-    tcp: str | None = None
-    is_paused: bool = False
-    execd_token: str = field(default="", repr=False)
-    secure_token: str = field(default="", repr=False)
-
-
-class Routes(Protocol):
-    """Whoever lets requests through to sandboxes."""
-
-    @property
-    def is_open(self) -> bool:
-        """True while requests pass."""
-
-    async def put(self, route: Route) -> None:
-        """Add or replace a route; in force when it returns. Raises IngressUnavailable."""
-
-    async def delete(self, sandbox_id: str) -> None:
-        """Take a route away; no request passes once it returns. Repeats safely."""
-
-
-@dataclass(frozen=True, slots=True)
-class IngressConfig:
-    """How ingress is started and what it must know."""
-
-    program: Path
-    listener: socket.socket
-    """The public port. It is ours, so clients wait in its queue while ingress is restarted."""
-    run_dir: Path
-    settings: Mapping[str, Any] = field(repr=False)
-    drop: str = ""
-    """uid:gid ingress becomes; empty leaves it the user of the server."""
-    grace_seconds: float = 5.0
-    max_connections: int = 0
-    """Of all clients; 0 lets ingress decide."""
-    max_connections_per_peer: int = 0
-
-
 class Ingress:
     """Supervises one ingress process at a time. Routes put before it runs are its first table."""
 
-    def __init__(
-        self, config: IngressConfig, on_activity: Callable[[Mapping[str, int]], None]
-    ) -> None:
+    def __init__(self, config: IngressConfig) -> None:
         """Take how it is started; open_ingress starts it."""
         self._config = config
-        self._on_activity = on_activity
         self._table: dict[str, Route] = {}
         self._channel: Channel | None = None
         self._is_open = asyncio.Event()
@@ -98,11 +55,11 @@ class Ingress:
         if self._table.pop(sandbox_id, None):
             await self._tell("delete", id=sandbox_id)
 
-    async def run(self) -> None:
-        """Start ingress again whenever it ends, until cancelled."""
+    async def run(self, on_activity: OnActivity) -> None:
+        """Start ingress again whenever it ends, until cancelled; it reports whom clients used."""
         self._is_wanted = True
         try:
-            await Supervised("ingress", self._live_once).run()
+            await Supervised("ingress", lambda: self._live_once(on_activity)).run()
         finally:
             self._is_wanted = False
 
@@ -117,22 +74,22 @@ class Ingress:
         if not self._is_open.is_set():
             raise StartupError(f"cannot open the public port: ingress {self._fault}")
 
-    async def _live_once(self) -> None:
+    async def _live_once(self, on_activity: OnActivity) -> None:
         """Start one ingress and stay with it. Raises IngressEnded: that is its only end."""
         self._fault = "failed"
         try:
-            self._fault = await self._until_it_ends()
+            self._fault = await self._until_it_ends(on_activity)
         except OSError as fault:
             self._fault = f"cannot be started: {fault.strerror}"
         finally:
             self._has_outcome.set()
         raise IngressEnded(self._fault)
 
-    async def _until_it_ends(self) -> str:
+    async def _until_it_ends(self, on_activity: OnActivity) -> str:
         child, ours = self._spawn()
         why = "closed its control channel"
         try:
-            channel = await Channel.connect(ours, self._on_activity)
+            channel = await Channel.connect(ours, on_activity)
             try:
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(channel.listen(), name="ingress channel")
@@ -211,24 +168,15 @@ class Ingress:
         return str(path)
 
 
-def arguments(config: IngressConfig) -> list[str]:
-    """Return the command line of ingress."""
-    words = [str(config.program), "--listen", f"fd://{LISTEN_FD}", "--control-fd", str(CONTROL_FD)]
-    words += ["--api", f"unix:///proc/self/fd/{RUN_DIR_FD}/{API_SOCKET}"]
-    if config.max_connections:
-        words += ["--max-connections", str(config.max_connections)]
-    if config.max_connections_per_peer:
-        words += ["--max-connections-per-peer", str(config.max_connections_per_peer)]
-    return words + (["--drop", config.drop] if config.drop else [])
-
-
 @contextlib.asynccontextmanager
-async def open_ingress(ingress: Ingress) -> AsyncIterator[asyncio.Task[None]]:
+async def open_ingress(
+    ingress: Ingress, on_activity: OnActivity
+) -> AsyncIterator[asyncio.Task[None]]:
     """Run ingress; ready when this is entered, gone when it is left. Raises StartupError.
 
     Yields the task that keeps it running, which has no end of its own.
     """
-    life = asyncio.create_task(ingress.run(), name="ingress")
+    life = asyncio.create_task(ingress.run(on_activity), name="ingress")
     try:
         async with asyncio.timeout(ACK_SECONDS):
             await ingress.wait_open()

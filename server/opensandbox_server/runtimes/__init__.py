@@ -3,12 +3,24 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import AsyncIterator
 from importlib.metadata import entry_points
 
 from opensandbox_server.errors import StartupError
 from opensandbox_server.runtimes.base import Runtime, RuntimeHome
 
 GROUP = "opensandbox.runtimes"
+
+
+@contextlib.asynccontextmanager
+async def open_runtime(runtime: Runtime) -> AsyncIterator[None]:
+    """Make the runtime ready, and release it at the end. Raises RuntimeUnavailable."""
+    await runtime.prepare()
+    try:
+        yield
+    finally:
+        await runtime.close()
 
 
 def make_runtime(name: str, home: RuntimeHome) -> Runtime:

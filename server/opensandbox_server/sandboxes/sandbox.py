@@ -7,7 +7,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from opensandbox.models import SandboxState
-from opensandbox_server.ingress.ingress import Route
+from opensandbox_server.ingress.routes import Route
 from opensandbox_server.runtimes.base import Instance
 from opensandbox_server.sandboxes.states import Status, status_of
 from opensandbox_server.sandboxes.wanted import Wanted

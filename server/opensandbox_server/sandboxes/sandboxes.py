@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from opensandbox.models import CreateSandboxRequest, SandboxState
 from opensandbox_server import errors
 from opensandbox_server.host.supervision import Supervised
-from opensandbox_server.ingress.ingress import Routes
+from opensandbox_server.ingress.routes import Routes
 from opensandbox_server.runtimes import base
 from opensandbox_server.sandboxes import states
 from opensandbox_server.sandboxes.admission import admit
@@ -67,6 +67,11 @@ class Sandboxes:
             Supervised("the store", store.recover),
             Supervised("the reserve of disk space", store.keep_ballast),
         ]
+
+    @property
+    def runtime_name(self) -> str:
+        """The name of the runtime, which is part of some error codes."""
+        return self._runtime.name
 
     # What clients ask for.
 
@@ -390,3 +395,22 @@ class Sandboxes:
             with contextlib.suppress(errors.IngressUnavailable):
                 await asyncio.shield(self._routes.put(sandbox.route(is_paused=was_paused)))
             raise
+
+
+@contextlib.asynccontextmanager
+async def open_sandboxes(
+    settings: Settings, runtime: base.Runtime, store: Store, routes: Routes
+) -> AsyncIterator[tuple[Sandboxes, asyncio.Task[None]]]:
+    """Find the sandboxes there are and care for them; they go on when this is left.
+
+    Yields also the task that cares for them, which has no end of its own. Raises StartupError.
+    """
+    sandboxes = Sandboxes(settings, runtime, store, routes)
+    events = runtime.watch()  # before looking, so that nothing happens unseen in between
+    await sandboxes.reconcile()
+    caring = asyncio.create_task(sandboxes.run(events), name="the care of sandboxes")
+    try:
+        yield sandboxes, caring
+    finally:
+        caring.cancel()
+        await asyncio.gather(caring, return_exceptions=True)
