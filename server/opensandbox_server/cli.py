@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -22,6 +23,8 @@ from opensandbox_server.settings.settings import (
     load_settings,
 )
 from opensandbox_server.settings.skeleton import EXAMPLES, write_config
+
+log = logging.getLogger(__name__)
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -178,6 +181,8 @@ def _serve(options: argparse.Namespace) -> int:
         raise StartupError("--reload is not supported: restart the server, sandboxes go on running")
     settings = _settings(options)
     set_up_logs(settings.log)
+    for key in settings.ignored:
+        log.warning("%s means nothing to this server", key)
     with unwinding_on_ctrl_c():
         serve(settings, stops_sandboxes=options.stop_sandboxes)
     return 0

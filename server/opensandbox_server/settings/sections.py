@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sections of the config file: every key, its default, its bounds and what it is for.
 
-Keys that only a later part reads are accepted and checked here too, so that files written for the
-published server load.
+The tables of runtimes are their own. What only the published server reads is in published.py.
 """
 
 from __future__ import annotations
@@ -14,8 +13,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validat
 
 UserPath = Annotated[Path, AfterValidator(lambda path: path.expanduser())]
 """A path; ~ is the home directory."""
-
-Port = Annotated[int, Field(ge=1, le=65535)]
 
 
 def key(default: Any, meaning: str, **bounds: Any) -> Any:
@@ -34,7 +31,7 @@ class Server(Section):
 
     host: str = key("127.0.0.1", "Address to listen on; 0.0.0.0 listens on every interface.")
     port: int = key(8080, "The one public port; 0 takes any free one.", ge=0, le=65535)
-    api_key: str = key("", "Key clients must send; empty makes one at the first start.")
+    api_key: str = key("", "Key clients must send; empty makes one at the first start.", repr=False)
     eip: str = key("", "Public host[:port] put into endpoints instead of the one the client used.")
     data_dir: UserPath = key(Path("~/.opensandbox"), "Database, images, sandboxes, sockets.")
     bin_dir: UserPath | None = key(None, "Where execd and ingress are, when not beside the server.")
@@ -51,15 +48,8 @@ class Server(Section):
     limit_concurrency: int = key(1024, "Most API requests at once; 0 is no limit.", ge=0)
     timeout_graceful_shutdown: int = key(5, "Seconds open requests get at the end.", ge=0)
     backlog: int = key(2048, "Connections the kernel queues.", ge=1)
-    thread_pool_size: int = key(200, "Accepted; the server keeps one thread for its store.", ge=1)
     loop: Literal["auto", "asyncio", "uvloop"] = key("auto", "Event loop; auto is uvloop.")
     http: Literal["auto", "h11", "httptools"] = key("auto", "HTTP parser; auto is httptools.")
-
-
-class Proxy(Section):
-    """How requests to sandboxes are forwarded."""
-
-    resolve_internal: bool = key(True, "Accepted; ingress always reaches a sandbox through execd.")
 
 
 class Log(Section):
@@ -84,20 +74,6 @@ class Tenants(Section):
     """Several owners on one server; serving them comes with a later part."""
 
     provider: Literal["file", "http"] | None = key(None, "Where tenants are looked up.")
-    endpoint: str = key("", "URL of the http provider.")
-    max_stale_seconds: int = key(300, "How long an answer may be reused.", ge=0)
-    timeout_seconds: float = key(5, "Longest wait for the provider.", gt=0)
-    auth_header: str = key("", "Header sent to the provider.")
-    auth_token: str = key("", "Value of that header.")
-
-
-class RenewRedis(Section):
-    """Renew intents from gateways of other machines."""
-
-    enabled: bool = key(False, "Accepted; our ingress reports traffic by itself.")
-    dsn: str = key("", "Address of the queue.")
-    queue_key: str = key("opensandbox:renew:intent", "Name of the list.")
-    consumer_concurrency: int = key(8, "Readers at once.", ge=1)
 
 
 class RenewIntent(Section):
@@ -105,7 +81,6 @@ class RenewIntent(Section):
 
     enabled: bool = key(False, "Honour extensions[access.renew.extend.seconds].")
     min_interval_seconds: int = key(60, "At most one renewal in this time.", ge=1)
-    redis: RenewRedis = key(RenewRedis(), "")
 
 
 class Otel(Section):
@@ -123,8 +98,6 @@ class RuntimeChoice(Section):
     type: str = key(
         "oci", "oci (embedded, needs no daemon), docker, kubernetes, or an installed one."
     )
-    execd_image: str = key("", "Accepted; execd comes with the server.")
-    execd_run_as_init: bool = key(False, "Accepted; execd is always the first process.")
 
     @field_validator("type")
     @classmethod
@@ -132,82 +105,6 @@ class RuntimeChoice(Section):
         if not name.strip():
             raise ValueError("must name a runtime")
         return {"k8s": "kubernetes"}.get(name.strip().lower(), name.strip().lower())
-
-
-DROPPED_BY_DOCKER = (
-    "AUDIT_WRITE",
-    "MKNOD",
-    "NET_ADMIN",
-    "NET_RAW",
-    "SYS_ADMIN",
-    "SYS_MODULE",
-    "SYS_PTRACE",
-    "SYS_TIME",
-    "SYS_TTY_CONFIG",
-)
-
-
-class Docker(Section):
-    """The docker runtime, which comes with a later part."""
-
-    network_mode: str = key("host", "host, bridge or the name of a network.")
-    api_timeout: int = key(180, "Seconds the engine may take.", ge=1)
-    host_ip: str = key("", "Address of the host as clients see it.")
-    drop_capabilities: tuple[str, ...] = key(DROPPED_BY_DOCKER, "Taken from sandboxes.")
-    apparmor_profile: str = key("", "Profile of sandboxes.")
-    no_new_privileges: bool = key(True, "No process gains privileges.")
-    seccomp_profile: str = key("", "Profile of sandboxes.")
-    port_range_min: Port = key(40000, "First port published on the host.")
-    port_range_max: Port = key(60000, "Last port published on the host.")
-    publish_host: str = key("0.0.0.0", "Address ports are published on.")
-    pids_limit: int | None = key(4096, "Processes a sandbox may have.", ge=1)
-    sandbox_env: dict[str, str] = key({}, "Environment of every sandbox.")
-    sandbox_binds: tuple[str, ...] = key((), "Mounts of every sandbox.")
-
-    @model_validator(mode="after")
-    def _have_enough_ports(self) -> Docker:
-        if self.port_range_max - self.port_range_min < 100:
-            raise ValueError("port_range_max must be at least 100 above port_range_min")
-        return self
-
-
-class Kubernetes(Section):
-    """The kubernetes runtime, which comes with a later part."""
-
-    kubeconfig_path: str = key("", "Empty uses the pod's own account.")
-    insecure_skip_tls_verify: bool = key(False, "Trust any API server.")
-    namespace: str = key("", "Where sandboxes are made.")
-    service_account: str = key("", "Accepted; no longer used.")
-    workload_provider: str = key("", "Kind of object that makes pods.")
-    batchsandbox_template_file: str = key("", "Template of BatchSandbox objects.")
-    sandbox_create_timeout_seconds: int = key(60, "Longest create.", ge=1)
-    sandbox_create_poll_interval_seconds: float = key(1.0, "Between two looks.", gt=0)
-    snapshot_create_timeout_seconds: int = key(600, "Accepted; no longer used.", ge=1)
-    pool_acquisition_timeout_seconds: int = key(30, "Longest wait for a pool.", ge=1)
-    image_pull_policy: str = key("IfNotPresent", "Always, IfNotPresent or Never.")
-    execd_init_resources: dict[str, dict[str, str]] = key({}, "limits and requests of that step.")
-    informer_enabled: bool = key(True, "Accepted; no longer used.")
-    informer_resync_seconds: int = key(300, "Between two full lists.", ge=1)
-    informer_watch_timeout_seconds: int = key(60, "Length of one watch.", ge=1)
-    read_qps: float = key(0, "Reads a second; 0 is no limit.", ge=0)
-    read_burst: int = key(0, "Reads at once; 0 is no limit.", ge=0)
-    write_qps: float = key(0, "Writes a second; 0 is no limit.", ge=0)
-    write_burst: int = key(0, "Writes at once; 0 is no limit.", ge=0)
-    fastpath_endpoint: str = key(
-        "fast-sandbox-fastpath.opensandbox.svc:9090", "Provider of micro-VM sandboxes."
-    )
-    fastpath_timeout_seconds: float = key(30, "Longest call to it.", gt=0)
-    fastpath_wait_ready_seconds: float = key(30, "Longest wait for it.", gt=0)
-    fastpath_resource_pool: str = key("default-pool", "Its pool.")
-    template_s3_publish_secret: str = key("sandbox-oss-credentials", "Its secret.")
-
-
-class AgentSandbox(Section):
-    """Objects of kubernetes-sigs/agent-sandbox, which come with a later part."""
-
-    template_file: str = key("", "Template of Sandbox objects.")
-    shutdown_policy: Literal["Delete", "Retain"] = key("Delete", "What an expired one becomes.")
-    ingress_enabled: bool = key(True, "Reach them through ingress.")
 
 
 class GatewayRoute(Section):
@@ -283,36 +180,6 @@ class Ingress(Section):
         return self
 
 
-class UpstreamProxy(Section):
-    """A proxy between egress and the world."""
-
-    url: str = key("", "Address.")
-    authorization: str = key("", "Header value.")
-    ca_cert_path: str = key("", "Certificates to trust.")
-    ca_secret_name: str = key("", "The same on Kubernetes.")
-
-
-class Egress(Section):
-    """What may go out of sandboxes; enforcing it comes with a later part."""
-
-    image: str = key("", "Accepted; egress comes with the server.")
-    mode: Literal["dns", "dns+nft"] = key("dns", "How policies are enforced.")
-    disable_ipv6: bool = key(True, "Sandboxes with a policy have no IPv6.")
-    otlp_endpoint: str = key("", "Collector.")
-    readiness_timeout_seconds: float = key(30, "Longest wait for egress.", gt=0)
-    requests: dict[str, str] = key({}, "Resources on Kubernetes.")
-    limits: dict[str, str] = key({}, "Resources on Kubernetes.")
-    upstream_proxy: UpstreamProxy = key(UpstreamProxy(), "")
-
-
-class Storage(Section):
-    """What may be mounted into sandboxes; volumes come with a later part."""
-
-    allowed_host_paths: tuple[str, ...] = key((), "Prefixes; an empty list refuses all.")
-    volume_default_size: str = key("1Gi", "Size of a volume that names none.")
-    ossfs_mount_root: str = key("/mnt/ossfs", "Where buckets are mounted.")
-
-
 class Postgresql(Section):
     """A store shared by several servers; it comes with a later part."""
 
@@ -336,5 +203,3 @@ class SecureRuntime(Section):
     """Stronger isolation by default."""
 
     type: Literal["", "gvisor", "kata", "firecracker"] = key("", "Empty is the runtime's default.")
-    docker_runtime: str = key("", "Its name in the Docker engine.")
-    k8s_runtime_class: str = key("", "Its RuntimeClass.")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import difflib
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,32 +14,32 @@ from pydantic import BaseModel, Field, ValidationError
 
 from opensandbox_server.errors import SettingsError
 from opensandbox_server.settings import sections
+from opensandbox_server.settings.published import WITHOUT_MEANING, take_out
 
 DEFAULT_PATH = Path("~/.sandbox.toml")
 PATH_VARIABLE = "SANDBOX_CONFIG_PATH"
 INSECURE_VARIABLE = "OPENSANDBOX_INSECURE_SERVER"
+_NOT_FROM_FILES = ("runtime_options", "ignored", "is_insecure")
+_RUNTIMES = ("oci", "fake", "docker", "kubernetes")
+"""Whose tables may be in a file, whichever of them is chosen."""
 
 
 class Settings(sections.Section):
     """Everything an operator may choose."""
 
     server: sections.Server = sections.Server()
-    proxy: sections.Proxy = sections.Proxy()
     log: sections.Log = sections.Log()
     tenants: sections.Tenants = sections.Tenants()
     renew_intent: sections.RenewIntent = sections.RenewIntent()
     otel: sections.Otel = sections.Otel()
     runtime: sections.RuntimeChoice = sections.RuntimeChoice()
-    docker: sections.Docker = sections.Docker()
-    kubernetes: sections.Kubernetes = sections.Kubernetes()
-    agent_sandbox: sections.AgentSandbox = sections.AgentSandbox()
     ingress: sections.Ingress = sections.Ingress()
-    egress: sections.Egress = sections.Egress()
-    storage: sections.Storage = sections.Storage()
     store: sections.Store = sections.Store()
     secure_runtime: sections.SecureRuntime = sections.SecureRuntime()
     runtime_options: dict[str, dict[str, Any]] = Field(default_factory=dict, exclude=True)
-    """Tables of runtimes that check their own keys: [oci], [fake], or one named by runtime.type."""
+    """Tables of runtimes, which check their own keys: ours, and the one named by runtime.type."""
+    ignored: tuple[str, ...] = Field(default=(), exclude=True)
+    """Keys of the file that mean nothing here; see published.py."""
     is_insecure: bool = Field(default=False, exclude=True)
     """No key at all: the operator said so in the environment."""
 
@@ -71,12 +71,16 @@ def load_settings(path: Path | None, environ: Mapping[str, str] = os.environ) ->
     """Read the file if there is one; the environment overrides it. Raises SettingsError."""
     tables = _read_toml(path) if path else {}
     _apply_environment(tables, environ)
-    own = _take_runtime_tables(tables)
-    insecure = environ.get(INSECURE_VARIABLE) == "YES"
+    kept = {
+        "runtime_options": _take_runtime_tables(tables),
+        "ignored": take_out(tables),
+        "is_insecure": environ.get(INSECURE_VARIABLE) == "YES",
+    }
+    place = str(path) if path else "environment"
+    _refuse_strange_keys(tables, place)
     try:
-        return Settings.model_validate(tables | {"runtime_options": own, "is_insecure": insecure})
+        return Settings.model_validate(tables | kept)
     except ValidationError as fault:
-        place = str(path) if path else "environment"
         raise SettingsError(_explain(fault, place)) from fault
 
 
@@ -88,7 +92,7 @@ def change_settings(
     tables["server"].update(server)
     if runtime:
         tables["runtime"]["type"] = runtime
-    kept = {"runtime_options": settings.runtime_options, "is_insecure": settings.is_insecure}
+    kept = {name: getattr(settings, name) for name in _NOT_FROM_FILES}
     try:
         return Settings.model_validate(tables | kept)
     except ValidationError as fault:
@@ -100,7 +104,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as fault:
         raise SettingsError(f"{path}: {fault}") from fault
-    for reserved in ("runtime_options", "is_insecure"):
+    for reserved in _NOT_FROM_FILES:
         if reserved in tables:
             raise SettingsError(f"{path}: {reserved}: unknown key")
     return tables
@@ -127,11 +131,20 @@ def _apply_environment(tables: dict[str, Any], environ: Mapping[str, str]) -> No
 
 def _take_runtime_tables(tables: dict[str, Any]) -> dict[str, dict[str, Any]]:
     chosen = tables.get("runtime")
-    names = {"oci", "fake"}
+    names = set(_RUNTIMES)
     if isinstance(chosen, dict) and isinstance(chosen.get("type"), str):
         names.add(chosen["type"])
-    names -= Settings.model_fields.keys() | {"k8s"}
+    names -= Settings.model_fields.keys()
     return {name: tables.pop(name) for name in sorted(names) if isinstance(tables.get(name), dict)}
+
+
+def _refuse_strange_keys(tables: dict[str, Any], place: str) -> None:
+    """Name what neither this server nor the published one has in a table of the latter alone."""
+    for name, keys in WITHOUT_MEANING.items():
+        left = tables.get(name) if name not in Settings.model_fields else None
+        if isinstance(left, dict):
+            strange = next(iter(left))
+            raise SettingsError(f"{place}: {name}.{strange}: unknown key{_near(strange, keys)}")
 
 
 def _explain(fault: ValidationError, place: str) -> str:
@@ -152,5 +165,9 @@ def _suggest(location: tuple[int | str, ...]) -> str:
         field = section.model_fields.get(str(part)) if section else None
         kind = field.annotation if field else None
         section = kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
-    near = difflib.get_close_matches(str(location[-1]), section.model_fields if section else [], 1)
+    return _near(str(location[-1]), section.model_fields if section else ())
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(known), 1)
     return f"; did you mean {near[0]}?" if near else ""
