@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -102,6 +103,14 @@ def test_full_sandboxes_leave_execd_of_others_and_the_host_their_threads(others:
     bomb.stop()
     assert quiet.sh("cat /tmp/kept").output == "kept"
     assert others.start().sh("echo alive").output == "alive"
+
+
+def test_a_sandbox_that_has_just_begun_lives_while_another_takes_all_threads(others: Home) -> None:
+    bomb, young = others.start(resources=Resources(pids=4096)), others.start()
+    assert int(bomb.python(FORKS).output) < 200
+    time.sleep(1.5)  # what execd does in its first moments is over by then
+    assert young.metrics()
+    assert bomb.metrics()
 
 
 def test_a_memory_bomb_ends_itself_and_not_the_sandbox(home: Home) -> None:

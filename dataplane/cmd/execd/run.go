@@ -36,9 +36,8 @@ const (
 	// headerTimeout bounds how long a connection may take to send the head of a request.
 	headerTimeout = 60 * time.Second
 	// reservedThreads is how many requests can wait for the kernel at once when the machine has no
-	// thread left for us; reserveAfter leaves the processors to the first command.
+	// thread left for us.
 	reservedThreads = 24
-	reserveAfter    = time.Second
 )
 
 // errEntrypoint says that the entrypoint could not be started.
@@ -50,6 +49,13 @@ func run(ctx context.Context, c config, childExited, received chan os.Signal) (i
 	out := newLogWriter(os.Stderr)
 	defer out.close()
 	log := slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: c.logLevel}))
+	reserved := make(chan struct{})
+	go func() { // beside what follows: it takes a millisecond
+		defer close(reserved)
+		if c.commandsFD >= 0 {
+			process.ReserveThreads(reservedThreads)
+		}
+	}()
 	token, err := readToken(c)
 	if err != nil {
 		return 0, err
@@ -70,8 +76,6 @@ func run(ctx context.Context, c config, childExited, received chan os.Signal) (i
 		if err := table.Confine(os.NewFile(uintptr(c.commandsFD), "commands"), c.oomScore); err != nil {
 			return 0, err
 		}
-		reserve := time.AfterFunc(reserveAfter, func() { process.ReserveThreads(reservedThreads) })
-		defer reserve.Stop()
 	}
 	defer table.KillAll() // nothing we started outlives us
 	go table.Reap(childExited)
@@ -96,6 +100,7 @@ func run(ctx context.Context, c config, childExited, received chan os.Signal) (i
 		Log:       log,
 	}
 	defer server.Close()
+	<-reserved // before anything of the sandbox runs: what uses up all threads may be its first program
 	return serve(ctx, c, server, listeners, table, received)
 }
 
