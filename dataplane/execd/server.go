@@ -26,9 +26,15 @@ import (
 // TokenHeader carries the access token on every request.
 const TokenHeader = "X-EXECD-ACCESS-TOKEN"
 
+// TokenHash is the SHA-256 of an access token: all that is needed to know the token when it comes.
+type TokenHash [sha256.Size]byte
+
+// HashToken returns the hash of a token.
+func HashToken(token string) TokenHash { return sha256.Sum256([]byte(token)) }
+
 // Server answers the execd contract. Its fields are set once, before the first request.
 type Server struct {
-	Token     string // empty: every request passes
+	Token     *TokenHash // nil: every request passes
 	SandboxID string
 	Environ   *process.Environ
 	Commands  *command.Commands
@@ -115,12 +121,12 @@ func allowedMethods(mux *http.ServeMux, r *http.Request) []string {
 // authorized asks every request for the token. Both sides are hashed, so that the comparison takes
 // the same time whatever the length of the guess.
 func (s *Server) authorized(next http.Handler) http.Handler {
-	if s.Token == "" {
+	if s.Token == nil {
 		return next
 	}
-	want := sha256.Sum256([]byte(s.Token))
+	want := *s.Token
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		got := sha256.Sum256([]byte(r.Header.Get(TokenHeader)))
+		got := HashToken(r.Header.Get(TokenHeader))
 		if subtle.ConstantTimeCompare(want[:], got[:]) != 1 {
 			writeJSON(w, http.StatusUnauthorized, map[string]string{"error": "missing or wrong " + TokenHeader})
 			return

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The access token: asked for on every route, never visible to commands."""
 
+import hashlib
 import os
 import socket
 from collections.abc import Iterator
@@ -117,10 +118,23 @@ def test_a_token_is_read_from_a_descriptor(tmp_path: Path) -> None:
         assert client.get("/ping", headers={TOKEN_HEADER: TOKEN}).status_code == 200
 
 
+def test_the_hash_of_a_token_is_enough_to_know_it(tmp_path: Path) -> None:
+    path, digest = tmp_path / "s", hashlib.sha256(TOKEN.encode()).hexdigest()
+    flags = [f"--listen=unix://{path}", f"--access-token-sha256={digest}"]
+    with running(tmp_path, *flags), client_of(path) as client:
+        eventually(lambda: is_listening(path))
+        for wrong in ("", "wrong", digest):
+            assert client.get("/ping", headers={TOKEN_HEADER: wrong}).status_code == 401
+        assert client.get("/ping", headers={TOKEN_HEADER: TOKEN}).status_code == 200
+
+
 @pytest.mark.parametrize(
     ("arguments", "environment"),
     [
         (["--access-token=x"], {}),
+        (["--access-token-sha256=x"], {}),
+        ([f"--access-token-sha256={'0' * 66}"], {}),
+        ([f"--access-token-sha256={'0' * 64}", "--access-token-file=/etc/hostname"], {}),
         ([], {"EXECD_ACCESS_TOKEN": "x"}),
         (["--access-token-file=/does/not/exist"], {}),
         (["--access-token-fd=99"], {}),

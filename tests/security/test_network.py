@@ -182,3 +182,4 @@ def test_descriptors_of_the_launcher_do_not_reach_a_sandbox(home: Home) -> None:
     # What execd itself opened in the sandbox: by which it is ended after what it starts.
     assert "-> /proc" not in listed.replace("-> /proc/1/oom_score_adj", "")
     assert os.fspath(home.data_dir) not in listed
+    assert "/log\n" not in f"{listed}\n"  # of the program that made the container

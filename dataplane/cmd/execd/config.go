@@ -3,6 +3,7 @@
 package main
 
 import (
+	"encoding/hex"
 	"errors"
 	"flag"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"opensandbox.io/dataplane/execd"
 	"opensandbox.io/dataplane/journal"
 	"opensandbox.io/dataplane/process"
 )
@@ -22,6 +24,7 @@ type config struct {
 	listen        []string
 	tokenFile     string
 	tokenFD       int
+	tokenSHA256   *execd.TokenHash
 	commandsFD    int
 	oomScore      *process.OOMScore
 	stateDir      string
@@ -55,8 +58,16 @@ func parseFlags(args, environ []string, out io.Writer) (config, error) {
 	})
 	flags.StringVar(&c.tokenFile, "access-token-file", "", "read the access token from this file")
 	flags.IntVar(&c.tokenFD, "access-token-fd", -1, "read the access token from this inherited descriptor")
+	flags.Func("access-token-sha256", "the SHA-256 of the access token, in hex; who reads it cannot tell the token", func(value string) error {
+		hash, err := hex.DecodeString(value)
+		if err != nil || len(hash) != len(execd.TokenHash{}) {
+			return errors.New("it must be 64 digits of hex")
+		}
+		c.tokenSHA256 = (*execd.TokenHash)(hash)
+		return nil
+	})
 	flags.IntVar(&c.commandsFD, "commands-cgroup-fd", -1, "start everything in the cgroup whose file tasks or cgroup.threads is this inherited descriptor")
-	flags.StringVar(&token, "access-token", "", "refused, because commands could read it: use -access-token-file or -access-token-fd")
+	flags.StringVar(&token, "access-token", "", "refused, because commands could read it: use -access-token-file, -access-token-fd or -access-token-sha256")
 	flags.StringVar(&c.stateDir, "state-dir", "", "keep journals in this directory (default: a temporary one)")
 	flags.Int64Var(&c.journalLimit, "journal-limit", journal.DefaultLimit, "keep at most this many bytes of the output of one command")
 	flags.IntVar(&level, "log-level", 6, "how much to log, from 0 (least) to 7 (most)")
@@ -93,9 +104,9 @@ func parseFlags(args, environ []string, out io.Writer) (config, error) {
 func (c config) check(token string) error {
 	switch {
 	case token != "":
-		return errors.New("-access-token would show the token to every command in /proc; use -access-token-file or -access-token-fd")
-	case c.tokenFile != "" && c.tokenFD >= 0:
-		return errors.New("give one of -access-token-file and -access-token-fd")
+		return errors.New("-access-token would show the token to every command in /proc; use -access-token-file, -access-token-fd or -access-token-sha256")
+	case c.tokenSources() > 1:
+		return errors.New("give one of -access-token-file, -access-token-fd and -access-token-sha256")
 	case c.journalLimit < 1:
 		return errors.New("-journal-limit must be positive")
 	case c.shutdownGrace < 0:
@@ -104,13 +115,24 @@ func (c config) check(token string) error {
 	return nil
 }
 
+// tokenSources counts the flags that say which token to ask for.
+func (c config) tokenSources() int {
+	count := 0
+	for _, isGiven := range []bool{c.tokenFile != "", c.tokenFD >= 0, c.tokenSHA256 != nil} {
+		if isGiven {
+			count++
+		}
+	}
+	return count
+}
+
 // applyEnvironment takes the settings that the contract also names as variables.
 func applyEnvironment(flags *flag.FlagSet, environ []string) error {
 	for _, variable := range environ {
 		name, value, _ := strings.Cut(variable, "=")
 		switch name {
 		case tokenVariable:
-			return fmt.Errorf("%s would show the token to every command in /proc; use -access-token-file or -access-token-fd", name)
+			return fmt.Errorf("%s would show the token to every command in /proc; use -access-token-file, -access-token-fd or -access-token-sha256", name)
 		case "EXECD_API_GRACE_SHUTDOWN":
 			if err := flags.Set("graceful-shutdown-timeout", value); err != nil {
 				return fmt.Errorf("%s=%s is not a duration like 1s: %w", name, value, err)

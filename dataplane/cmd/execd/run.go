@@ -56,7 +56,7 @@ func run(ctx context.Context, c config, childExited, received chan os.Signal) (i
 			process.ReserveThreads(reservedThreads)
 		}
 	}()
-	token, err := readToken(c)
+	token, err := tokenHash(c)
 	if err != nil {
 		return 0, err
 	}
@@ -215,6 +215,19 @@ func shutdown(ctx context.Context, server *http.Server) {
 	if server.Shutdown(ctx) != nil {
 		_ = server.Close()
 	}
+}
+
+// tokenHash returns the hash of the access token, nil when there is none.
+func tokenHash(c config) (*execd.TokenHash, error) {
+	if c.tokenSHA256 != nil {
+		return c.tokenSHA256, nil
+	}
+	token, err := readToken(c)
+	if err != nil || token == "" {
+		return nil, err
+	}
+	hash := execd.HashToken(token)
+	return &hash, nil
 }
 
 // readToken reads the access token and leaves nothing of it for others to read.

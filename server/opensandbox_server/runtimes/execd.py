@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""execd seen from the server: the socket made for it, its token, its first answer."""
+"""execd seen from the server: the socket made for it, and its first answer."""
 
 from __future__ import annotations
 
@@ -37,18 +37,6 @@ def let_in(gid: int | None, sockets: Path) -> None:
     if gid is not None:
         for path in (sockets, *sockets.rglob("*")):
             os.chown(path, -1, gid, follow_symlinks=False)
-
-
-@contextlib.contextmanager
-def token_pipe(token: str) -> Iterator[int]:
-    """Return a descriptor from which the token can be read once, and by nobody else."""
-    reader, writer = os.pipe2(os.O_CLOEXEC)
-    try:
-        os.write(writer, token.encode())
-        os.close(writer)
-        yield reader
-    finally:
-        os.close(reader)
 
 
 @contextlib.contextmanager

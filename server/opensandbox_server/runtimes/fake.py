@@ -39,6 +39,7 @@ from opensandbox_server.runtimes.base import (
     StartFailed,
     WrongState,
 )
+from opensandbox_server.runtimes.execd_token import token_flags, token_sha256
 from opensandbox_server.runtimes.process_tree import (
     processes_naming,
     processes_with,
@@ -196,7 +197,7 @@ class FakeRuntime(Runtime):
         with contextlib.ExitStack() as ours:
             gid = self._home.ingress_gid
             listener = ours.enter_context(execd.listening(instance.execd.socket, gid))
-            token = ours.enter_context(execd.token_pipe(spec.execd_token))
+            token = token_sha256(spec.execd_token)
             with execd.asked(instance.execd.socket, spec.execd_token) as question:
                 try:
                     process.child = self._run(spec, program, files, listener, token)
@@ -248,11 +249,11 @@ class FakeRuntime(Runtime):
             shutil.rmtree(directory, ignore_errors=True)
 
     def _run(
-        self, spec: SandboxSpec, program: Path, files: Path, listener: int, token: int
+        self, spec: SandboxSpec, program: Path, files: Path, listener: int, token: str
     ) -> Child:
         work = files / "work"
         argv: list[str | Path] = ["/bin/sh", "-c", _IN_DIRECTORY, "sh", work, program]
-        argv += ["--listen", "fd://3", "--access-token-fd", "4"]
+        argv += ["--listen", "fd://3", *token_flags(token)]
         argv += ["--state-dir", files / "state", "--", *spec.entrypoint]
         env = {
             "PATH": f"/usr/local/bin:{os.defpath}",
@@ -263,7 +264,7 @@ class FakeRuntime(Runtime):
         log = os.open(files / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            fds = {0: nothing, 1: log, 2: log, 3: listener, 4: token}
+            fds = {0: nothing, 1: log, 2: log, 3: listener}
             return spawn(argv, env, fds=fds, has_own_session=True)
         finally:
             os.close(log)

@@ -52,7 +52,7 @@ def send(channel: socket.socket, message: dict[str, Any]) -> None:
 
 def receive(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
     """Receive a message and its descriptors; blocks. Raises EOFError at the end."""
-    head, passed = receive_descriptors(channel, LENGTH.size, 2)
+    head, passed = receive_descriptors(channel, LENGTH.size, 1)
     descriptors = [_raised(descriptor) for descriptor in passed]
     head += _exactly(channel, LENGTH.size - len(head)) if head else b""
     if not head:

@@ -34,6 +34,7 @@ from opensandbox_server.runtimes.base import (
     SandboxSpec,
     StartFailed,
 )
+from opensandbox_server.runtimes.execd_token import token_sha256
 from opensandbox_server.runtimes.oci import protocol
 from opensandbox_server.runtimes.oci.bounds import Limits, Machine
 from opensandbox_server.runtimes.oci.client import LauncherClient, LauncherGone
@@ -129,10 +130,9 @@ class OCIRuntime(Runtime):
         path = self._sockets / f"{spec.id}.sock"
         with contextlib.ExitStack() as ours:
             listener = ours.enter_context(execd.listening(path, self._home.ingress_gid))
-            token = ours.enter_context(execd.token_pipe(spec.execd_token))
             with execd.asked(path, spec.execd_token) as question:
                 ended = self._ends[spec.id] = asyncio.get_running_loop().create_future()
-                started = self._begin(launch, path, listener, token)
+                started = self._begin(launch, path, listener)
                 try:
                     described = await self._started(started)
                     ours.close()  # now only the sandbox has the socket, which ends with it
@@ -254,11 +254,9 @@ class OCIRuntime(Runtime):
             raise StartFailed(str(fault)) from fault
         return to_launch(spec, image, self._options.defaults(Machine.ours()))
 
-    def _begin(
-        self, launch: Launch, path: Path, listener: int, token: int
-    ) -> asyncio.Task[dict[str, Any]]:
+    def _begin(self, launch: Launch, path: Path, listener: int) -> asyncio.Task[dict[str, Any]]:
         request = {"launch": launch.to_json(), "socket": str(path)}
-        return asyncio.create_task(self._ask("start", (listener, token), **request))
+        return asyncio.create_task(self._ask("start", (listener,), **request))
 
     async def _started(self, started: asyncio.Task[dict[str, Any]]) -> dict[str, Any]:
         try:
@@ -368,6 +366,7 @@ def to_launch(spec: SandboxSpec, image: Image, defaults: Limits) -> Launch:
         pids=pids if pids is not None else defaults.pids,
         has_network=spec.has_network,
         is_readonly=spec.is_readonly,
+        token_sha256=token_sha256(spec.execd_token),
     )
 
 

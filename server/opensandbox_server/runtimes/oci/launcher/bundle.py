@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from opensandbox_server.runtimes.execd_token import token_flags
 from opensandbox_server.runtimes.oci.bounds import Limits
 from opensandbox_server.runtimes.oci.launcher.cgroups.tree import DEVICES, VIEW
 
@@ -15,7 +16,7 @@ EXECD = "/opt/opensandbox/execd"
 STATE_DIR = "/run/opensandbox"
 STATE_BYTES = 256 * 1024 * 1024
 """Journals of command output; a tmpfs, so it counts as memory: see state_bytes."""
-SOCKET_FD, TOKEN_FD, COMMANDS_FD = 3, 4, 5
+SOCKET_FD, COMMANDS_FD = 3, 4
 OOM_SCORE = 500
 """When the machine runs out of memory, sandboxes go before anything of the host."""
 SHM_BYTES = 64 * 1024 * 1024
@@ -80,6 +81,8 @@ class Launch:
     pids: int | None = None
     has_network: bool = True
     is_readonly: bool = False
+    token_sha256: str = ""
+    """All that execd is told of its token."""
     protections: Sequence[str] = PROTECTIONS
     """Security tests drop one to see that its attack works without it; nothing else may."""
 
@@ -133,9 +136,11 @@ def config(launch: Launch, around: Surroundings) -> dict[str, Any]:
     return whole
 
 
-def arguments(entrypoint: Sequence[str], *, is_traceable: bool = False) -> list[str]:
+def arguments(
+    entrypoint: Sequence[str], token_sha256: str, *, is_traceable: bool = False
+) -> list[str]:
     """Return the command line of PID 1."""
-    flags = ["--listen", f"fd://{SOCKET_FD}", "--access-token-fd", str(TOKEN_FD)]
+    flags = ["--listen", f"fd://{SOCKET_FD}", *token_flags(token_sha256)]
     flags += ["--commands-cgroup-fd", str(COMMANDS_FD)]
     flags += ["--state-dir", STATE_DIR, "--log-level", "4", *["--traceable"] * is_traceable]
     return [EXECD, *flags, "--", *entrypoint]
@@ -162,7 +167,11 @@ def _process(launch: Launch) -> dict[str, Any]:
     process: dict[str, Any] = {
         "terminal": False,
         "user": {"uid": launch.uid, "gid": launch.gid},
-        "args": arguments(launch.entrypoint, is_traceable="untraceable" not in launch.protections),
+        "args": arguments(
+            launch.entrypoint,
+            launch.token_sha256,
+            is_traceable="untraceable" not in launch.protections,
+        ),
         "env": environment(launch),
         "cwd": launch.cwd,
         "oomScoreAdj": OOM_SCORE,

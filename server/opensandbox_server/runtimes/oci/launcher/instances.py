@@ -103,9 +103,7 @@ class Instances:
         """Take the slots, which are made after the running sandboxes were found."""
         self._slots = slots
 
-    def start(
-        self, launch: bundle.Launch, socket: str, listener: int, token: int
-    ) -> dict[str, Any]:
+    def start(self, launch: bundle.Launch, socket: str, listener: int) -> dict[str, Any]:
         """Start a sandbox; when it fails nothing of it is left."""
         slots = self._need_slots()
         slot = slots.take()
@@ -123,7 +121,7 @@ class Instances:
             with self._orphans.spared(), contextlib.ExitStack() as undo:
                 undo.callback(slots.give_back, slot.index)
                 undo.callback(self._tools.trash.put, slot.directory)
-                self._make(launch, record, slot, directory, listener, token, undo)
+                self._make(launch, record, slot, directory, listener, undo)
                 undo.pop_all()
         finally:
             slot.release_namespaces()
@@ -216,7 +214,6 @@ class Instances:
         slot: Slot,
         directory: Path,
         listener: int,
-        token: int,
         undo: contextlib.ExitStack,
     ) -> None:
         tools = self._tools
@@ -234,7 +231,7 @@ class Instances:
         tools.cgroups.make(record.cgroup, launch.limits)
         bundle_dir = self._prepare_bundle(launch, slot, directory)
         with empty_file() as nothing, tools.cgroups.opened_entrance(record.cgroup) as entrance:
-            files = {0: nothing, 1: output, 2: output, 3: listener, 4: token, 5: entrance}
+            files = {0: nothing, 1: output, 2: output, 3: listener, 4: entrance}
             record.pid = self._run_in_cgroup(launch, record, bundle_dir, files)
         member = Member(record, directory, os.pidfd_open(record.pid))
         undo.callback(member.forget_process)

@@ -189,13 +189,12 @@ class Launcher:
         return verbs[verb]
 
     def _start(self, request: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
-        listener, token = descriptors
+        (listener,) = descriptors
         try:
             launch = Launch(**request["launch"])
-            return self.instances.start(launch, request["socket"], listener, token)
+            return self.instances.start(launch, request["socket"], listener)
         finally:
             os.close(listener)
-            os.close(token)
 
     def _answer(self, request: dict[str, Any], descriptors: list[int]) -> None:
         seq = request["seq"]

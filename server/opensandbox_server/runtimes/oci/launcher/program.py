@@ -74,7 +74,9 @@ class Program:
         parts for threads, so it makes the container first.
         """
         pid_file = f"--pid-file={bundle / 'pid'}"
-        new = ["--no-new-keyring", "--preserve-fds=3", pid_file, f"--bundle={bundle}", container]
+        # As many as there are above the usual three: the next number is that of its own log.
+        kept = f"--preserve-fds={max(files) - 2}"
+        new = ["--no-new-keyring", kept, pid_file, f"--bundle={bundle}", container]
         if self.name == "crun":
             divide()
             manager = "cgroupfs" if makes_cgroup else "disabled"
