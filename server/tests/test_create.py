@@ -146,6 +146,15 @@ async def test_a_refusal_never_repeats_a_password(world: World) -> None:
         ),
         ({"extensions": {"network": "host"}}, 400, "SANDBOX::INVALID_PARAMETER", "network"),
         ({"extensions": {"readonly": "yes"}}, 400, "SANDBOX::INVALID_PARAMETER", "readonly"),
+        ({"extensions": {"readonly": "true"}}, 400, "SANDBOX::INVALID_PARAMETER", "read-only"),
+        (
+            {"extensions": {"network": "none"}},
+            400,
+            "SANDBOX::INVALID_PARAMETER",
+            "without a network",
+        ),
+        ({"resourceLimits": {"disk": "1Gi"}}, 400, "SANDBOX::INVALID_PARAMETER", "disk"),
+        ({"resourceLimits": {"gpu": "1"}}, 400, "SANDBOX::INVALID_PARAMETER", "GPU"),
         ({"extensions": {"poolRef": "p"}}, 400, "SANDBOX::UNSUPPORTED_POOL_REF", "pool"),
         (
             {"platform": {"os": "windows", "arch": "amd64"}},
@@ -227,7 +236,7 @@ async def test_a_closed_door_undoes_the_create(world: World) -> None:
 
 
 async def test_only_extensions_of_users_are_shown(world: World) -> None:
-    extensions = {"opensandbox.extensions.x": "y", "network": "none", "whatever": "z"}
+    extensions = {"opensandbox.extensions.x": "y", "network": "default", "whatever": "z"}
     body = await world.create(extensions=extensions)
     assert body["extensions"] == {"opensandbox.extensions.x": "y"}
 

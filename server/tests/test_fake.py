@@ -14,14 +14,15 @@ from pathlib import Path
 import pytest
 
 from opensandbox_server.host.programs import find_program
-from opensandbox_server.runtimes.base import InstanceState, SandboxSpec, StartFailed
+from opensandbox_server.runtimes.base import InstanceState, SandboxSpec, Secrets, StartFailed
 from opensandbox_server.runtimes.fake import FakeRuntime
 from opensandbox_server.runtimes.process_tree import processes_with
 from server.tests.world import make_runtime
 
 pytestmark = pytest.mark.anyio
 
-SPEC = SandboxSpec("one", "any", ["tail", "-f", "/dev/null"], execd_token="t")  # noqa: S106
+SPEC = SandboxSpec("one", "any", ("tail", "-f", "/dev/null"))
+SECRETS = Secrets("t")
 
 
 async def opened(data_dir: Path) -> FakeRuntime:
@@ -52,7 +53,7 @@ def execd_of(data_dir: Path) -> int:
 async def test_what_a_killed_execd_started_is_ended(tmp_path: Path) -> None:
     runtime = await opened(tmp_path)
     events = runtime.watch()
-    await runtime.start(SPEC)
+    await runtime.start(SPEC, SECRETS)
     assert started_by(tmp_path)
     os.kill(execd_of(tmp_path), signal.SIGKILL)
     ended = await asyncio.wait_for(anext(events), 20)
@@ -66,7 +67,7 @@ async def test_what_an_execd_started_that_was_killed_between_two_servers_is_ende
     tmp_path: Path,
 ) -> None:
     first = await opened(tmp_path)
-    await first.start(SPEC)
+    await first.start(SPEC, SECRETS)
     execd = execd_of(tmp_path)
     await first.close()
     os.kill(execd, signal.SIGKILL)
@@ -82,7 +83,7 @@ async def test_what_an_execd_started_that_was_killed_between_two_servers_is_ende
 async def test_a_start_that_fails_leaves_nothing(tmp_path: Path) -> None:
     runtime = await opened(tmp_path)
     with pytest.raises(StartFailed, match=r"status 127: .*no-such-program"):
-        await runtime.start(replace(SPEC, entrypoint=["no-such-program"]))
+        await runtime.start(replace(SPEC, entrypoint=("no-such-program",)), SECRETS)
     assert await runtime.instances() == []
     assert list((tmp_path / "sandboxes").iterdir()) == []
     assert list((tmp_path / "run" / "sandboxes").iterdir()) == []
@@ -92,7 +93,7 @@ async def test_a_start_that_fails_leaves_nothing(tmp_path: Path) -> None:
 async def test_a_start_that_is_cancelled_leaves_nothing(tmp_path: Path) -> None:
     runtime = await opened(tmp_path)
     for steps in range(8):
-        starting = asyncio.create_task(runtime.start(SPEC))
+        starting = asyncio.create_task(runtime.start(SPEC, SECRETS))
         for _ in range(steps):
             await asyncio.sleep(0.001)
         starting.cancel()

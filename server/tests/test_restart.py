@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from opensandbox_server.errors import StartupError
-from opensandbox_server.runtimes.base import SandboxSpec
+from opensandbox_server.runtimes.base import SandboxSpec, Secrets
 from opensandbox_server.sandboxes.wanted import Wanted
 from opensandbox_server.store.sqlite import open_store
 from server.tests.world import make_runtime, open_world
@@ -66,7 +66,7 @@ async def test_what_the_store_does_not_know_runs_on_and_is_said(
 ) -> None:
     async with open_world(tmp_path) as world:
         runtime = world.runtime
-    await runtime.start(SandboxSpec(id="orphan", image="any", entrypoint=["x"]))
+    await runtime.start(SandboxSpec("orphan", "any", ("x",)), Secrets("t"))
     async with open_world(tmp_path, runtime) as world:
         assert [instance.id for instance in await runtime.instances()] == ["orphan"]
         assert (await world.client.get("/v1/sandboxes/orphan")).status_code == 404
@@ -147,7 +147,7 @@ async def test_a_create_that_a_crash_cut_short_is_kept_only_for_who_will_ask_aga
     cut_short = Wanted("cut-short", "any", ("x",), datetime.now(UTC), is_repeatable=is_repeatable)
     async with open_store(tmp_path / "opensandbox.db") as store:
         await store.insert(cut_short)
-    await runtime.start(cut_short.spec())
+    await runtime.start(cut_short.spec(), Secrets("t"))
     async with open_world(tmp_path, runtime) as world:
         answer = await world.client.get("/v1/sandboxes/cut-short")
         assert answer.status_code == (200 if is_repeatable else 404)

@@ -91,6 +91,7 @@ def test_a_malformed_filter_is_refused(text: str) -> None:
         ({"memory": "1073741824"}, Resources(memory_bytes=1024**3)),
         ({"disk": "10Gi", "pids": "64"}, Resources(disk_bytes=10 * 1024**3, pids=64)),
         ({"gpu": "0"}, Resources()),
+        ({"gpu": "all"}, Resources(gpus="all")),
     ],
 )
 def test_limits_are_read(limits: dict[str, str], resources: Resources) -> None:
@@ -111,7 +112,7 @@ def test_limits_are_read(limits: dict[str, str], resources: Resources) -> None:
         {"memory": "٢Gi"},
         {"pids": "0"},
         {"pids": "x"},
-        {"gpu": "all"},
+        {"gpu": "some"},
         {"colour": "red"},
     ],
 )

@@ -117,12 +117,15 @@ def test_a_port_is_reached_by_its_endpoints(agent: Agent, sandbox_id: str, work:
     agent.do("command_interrupt", sandbox_id=sandbox_id, execution_id=serving["id"])
 
 
-def test_logs_and_events_of_a_sandbox_are_told(agent: Agent, sandbox_id: str) -> None:
-    agent.do("command_run", sandbox_id=sandbox_id, command="true")
+def test_logs_and_events_of_a_sandbox_are_told(agent: Agent) -> None:
+    entrypoint = ["sh", "-c", "echo begun; exec sleep 600"]
+    sandbox_id = agent.do("sandbox_create", image="host", entrypoint=entrypoint)["sandbox_id"]
+    wait_until(lambda: agent.do("diagnostics_logs", sandbox_id=sandbox_id)["content"] == "begun\n")
     logs = agent.do("diagnostics_logs", sandbox_id=sandbox_id)
     assert (logs["kind"], logs["sandbox_id"]) == ("logs", sandbox_id)
-    assert "command started" in logs["content"]
+    assert agent.read(f"sandbox://{sandbox_id}/logs").text == "begun\n"
     assert agent.do("diagnostics_events", sandbox_id=sandbox_id)["kind"] == "events"
+    agent.do("sandbox_kill", sandbox_id=sandbox_id)
 
 
 def test_a_cancelled_create_leaves_no_sandbox() -> None:

@@ -17,9 +17,10 @@ import os
 import shlex
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,13 +28,12 @@ from pyroute2 import IPRoute  # type: ignore[import-untyped]
 
 from opensandbox_server.host.data_dir import make_private
 from opensandbox_server.host.programs import find_program
-from opensandbox_server.runtimes.base import Instance, Resources, RuntimeHome, SandboxSpec
+from opensandbox_server.runtimes.base import Instance, Resources, RuntimeHome, SandboxSpec, Secrets
 from opensandbox_server.runtimes.oci.doctor import examine
-from opensandbox_server.runtimes.oci.images import Image
 from opensandbox_server.runtimes.oci.launcher import syscalls
-from opensandbox_server.runtimes.oci.launcher.bundle import PROTECTIONS, Launch
 from opensandbox_server.runtimes.oci.options import read_options
 from opensandbox_server.runtimes.oci.runtime import OCIRuntime
+from tests.security import weak_launcher
 
 _CLONE_FS = 0x200
 Result = TypeVar("Result")
@@ -44,13 +44,9 @@ _numbers = itertools.count(1)
 
 
 class WeakenedRuntime(OCIRuntime):
-    """Drops protections, to see that an attack works without them."""
+    """Has a launcher that can leave protections out, to see that an attack works without them."""
 
-    without: tuple[str, ...] = ()
-
-    def _launch(self, spec: SandboxSpec, image: Image) -> Launch:
-        kept = tuple(name for name in PROTECTIONS if name not in self.without)
-        return replace(super()._launch(spec, image), protections=kept)
+    launcher = (sys.executable, "-P", "-s", weak_launcher.__file__)
 
 
 @dataclass
@@ -157,12 +153,10 @@ class Home:
         **wanted: Any,
     ) -> Box:
         """Start a sandbox, without some of its protections when a test says so."""
-        self.runtime.without = without
         name = wanted.pop("id", f"test-{os.getpid()}-{next(_numbers)}")
-        spec = SandboxSpec(
-            name, image, entrypoint, resources=resources, execd_token=TOKEN, **wanted
-        )
-        return Box(self, self.run(self.runtime.start(spec)))
+        env = {**wanted.pop("env", {}), **weak_launcher.asked_for(without)}
+        spec = SandboxSpec(name, image, tuple(entrypoint), env, resources, **wanted)
+        return Box(self, self.run(self.runtime.start(spec, Secrets(TOKEN))))
 
     def stop_all(self) -> None:
         """Stop every sandbox."""

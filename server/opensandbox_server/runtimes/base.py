@@ -47,6 +47,15 @@ class InstanceState(enum.Enum):
     EXITED = "exited"
 
 
+class Feature(enum.Enum):
+    """What a runtime can do beyond its verbs. A create that asks for more is refused by name."""
+
+    DISK = "limit disk space"
+    GPU = "give sandboxes a GPU"
+    NO_NETWORK = "leave a sandbox without a network"
+    READONLY = "make the root of a sandbox read-only"
+
+
 @dataclass(frozen=True, slots=True)
 class Resources:
     """Limits of one sandbox; None is no limit of its own."""
@@ -55,25 +64,35 @@ class Resources:
     memory_bytes: int | None = None
     pids: int | None = None
     disk_bytes: int | None = None
+    gpus: str | None = None
+    """How many, or `all`."""
 
 
 @dataclass(frozen=True, slots=True)
 class SandboxSpec:
-    """What is wanted: everything a runtime needs to make one instance."""
+    """What is wanted of one sandbox: made once, by admission, stored, and handed to a runtime."""
 
     id: str
     image: str
-    entrypoint: Sequence[str]
-    env: Mapping[str, str] = field(default_factory=dict)
+    entrypoint: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Values may be somebody's keys: they are in no log, span or inspection."""
     resources: Resources = Resources()
-    registry_auth: tuple[str, str] | None = None
     platform: tuple[str, str] | None = None
     isolation: str | None = None
     """The tier asked for (`extensions["runtime"]`): crun, runc, gvisor, …; None is the default."""
     has_network: bool = True
     is_readonly: bool = False
-    execd_token: str = ""
-    """Every request to this instance's execd carries it. Fresh for each start and restore."""
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """What one start needs to know and no instance may: nothing of it goes into a sandbox."""
+
+    execd_token: str = field(repr=False)
+    """Every request to execd carries it; execd itself is given only its hash. New at each start."""
+    registry_auth: tuple[str, str] | None = field(default=None, repr=False)
+    """Who pulls the image; used once and kept nowhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +167,7 @@ class Runtime(abc.ABC):
     """
 
     name: str
+    features: frozenset[Feature] = frozenset()
 
     async def doctor(self) -> Sequence[Finding]:
         """Look at the host without changing it. Works before prepare and for any user."""
@@ -167,7 +187,7 @@ class Runtime(abc.ABC):
         """Release what prepare made. Instances go on running; a later prepare finds them again."""
 
     @abc.abstractmethod
-    async def start(self, spec: SandboxSpec) -> Instance:
+    async def start(self, spec: SandboxSpec, secrets: Secrets) -> Instance:
         """Make an instance and return when requests to its execd are answered or queued.
 
         Raises ImageUnknown, StartFailed, NotSupported; then nothing of the instance is left.
@@ -192,7 +212,12 @@ class Runtime(abc.ABC):
         """Keep the file system of an instance under snapshot_id. Raises NotSupported."""
         raise NotSupported(f"the {self.name} runtime has no snapshots yet")
 
-    async def restore(self, spec: SandboxSpec, snapshot_id: str) -> Instance:  # noqa: ARG002
+    async def restore(
+        self,
+        spec: SandboxSpec,  # noqa: ARG002
+        secrets: Secrets,  # noqa: ARG002
+        snapshot_id: str,  # noqa: ARG002
+    ) -> Instance:
         """Start spec from a snapshot; as start. Raises NotSupported where it cannot."""
         raise NotSupported(f"the {self.name} runtime has no snapshots yet")
 

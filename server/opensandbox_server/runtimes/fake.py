@@ -36,6 +36,7 @@ from opensandbox_server.runtimes.base import (
     RuntimeEvent,
     RuntimeHome,
     SandboxSpec,
+    Secrets,
     StartFailed,
     WrongState,
 )
@@ -66,6 +67,7 @@ class FakeRuntime(Runtime):
     """Instances that are processes of the server's own user, or nothing at all."""
 
     name = "fake"
+    features = frozenset()  # nothing here is kept from anything else
 
     def __init__(self, home: RuntimeHome) -> None:
         """Take the home; prepare looks into it."""
@@ -98,7 +100,7 @@ class FakeRuntime(Runtime):
             if process.child:
                 process.child.forget()
 
-    async def start(self, spec: SandboxSpec) -> Instance:
+    async def start(self, spec: SandboxSpec, secrets: Secrets) -> Instance:
         """Make an instance."""
         if spec.image.startswith("unknown"):
             raise ImageUnknown(f"image {spec.image} is not here; try any other name")
@@ -110,7 +112,7 @@ class FakeRuntime(Runtime):
         self._processes[spec.id] = process
         if self._home.execd:
             try:
-                await self._begin(spec, self._home.execd, process)
+                await self._begin(spec, secrets, self._home.execd, process)
             except BaseException:
                 await asyncio.shield(self.stop(spec.id))
                 raise
@@ -189,7 +191,9 @@ class FakeRuntime(Runtime):
         finally:
             self._watchers.discard(queue)
 
-    async def _begin(self, spec: SandboxSpec, program: Path, process: _Process) -> None:
+    async def _begin(
+        self, spec: SandboxSpec, secrets: Secrets, program: Path, process: _Process
+    ) -> None:
         """Start execd and wait for its answer; files are made on a thread."""
         files, instance = self._files / spec.id, process.instance
         assert instance.execd.socket is not None
@@ -197,8 +201,8 @@ class FakeRuntime(Runtime):
         with contextlib.ExitStack() as ours:
             gid = self._home.ingress_gid
             listener = ours.enter_context(execd.listening(instance.execd.socket, gid))
-            token = token_sha256(spec.execd_token)
-            with execd.asked(instance.execd.socket, spec.execd_token) as question:
+            token = token_sha256(secrets.execd_token)
+            with execd.asked(instance.execd.socket, secrets.execd_token) as question:
                 try:
                     process.child = self._run(spec, program, files, listener, token)
                 except OSError as fault:
@@ -254,11 +258,12 @@ class FakeRuntime(Runtime):
         work = files / "work"
         argv: list[str | Path] = ["/bin/sh", "-c", _IN_DIRECTORY, "sh", work, program]
         argv += ["--listen", "fd://3", *token_flags(token)]
-        argv += ["--state-dir", files / "state", "--", *spec.entrypoint]
+        argv += ["--state-dir", files / "state", "--log-level", "4", "--", *spec.entrypoint]
         env = {
             "PATH": f"/usr/local/bin:{os.defpath}",
             "HOME": str(work),
             **spec.env,
+            "OPENSANDBOX_ID": spec.id,
             "EXECD_ENVS": str(files / "env"),
         }
         log = os.open(files / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)

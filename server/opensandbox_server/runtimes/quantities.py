@@ -24,14 +24,13 @@ def parse_limits(limits: Mapping[str, str]) -> Resources:
     for key in limits:
         if key not in _KNOWN:
             raise InvalidParameter(f"resourceLimits.{key}: unknown; known are {', '.join(_KNOWN)}.")
-    if limits.get("gpu", "0").strip() not in {"", "0"}:
-        raise InvalidParameter("resourceLimits.gpu: this runtime has no GPU support.")
     disk = limits.get("disk", limits.get("ephemeral-storage"))
     return Resources(
         cpus=parse_cpus(limits["cpu"]) if "cpu" in limits else None,
         memory_bytes=parse_bytes("memory", limits["memory"]) if "memory" in limits else None,
         pids=_parse_count("pids", limits["pids"]) if "pids" in limits else None,
         disk_bytes=parse_bytes("disk", disk) if disk is not None else None,
+        gpus=_parse_gpus(limits["gpu"]) if "gpu" in limits else None,
     )
 
 
@@ -54,6 +53,14 @@ def parse_bytes(key: str, text: str) -> int:
             f"resourceLimits.{key}: {text!r} is not a size of at least 4Mi, like 512Mi or 2Gi."
         )
     return size
+
+
+def _parse_gpus(text: str) -> str | None:
+    """Read a number or `all`; 0 asks for none. Raises InvalidParameter."""
+    asked = text.strip().lower()
+    if asked in {"", "0"}:
+        return None
+    return asked if asked == "all" else str(_parse_count("gpu", asked))
 
 
 def _parse_count(key: str, text: str) -> int:

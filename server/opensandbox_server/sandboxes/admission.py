@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 
 from opensandbox.models import CreateSandboxRequest
@@ -20,6 +20,7 @@ from opensandbox_server.errors import (
     UnsupportedPool,
     UnsupportedVolume,
 )
+from opensandbox_server.runtimes.base import Feature, SandboxSpec
 from opensandbox_server.runtimes.quantities import parse_limits
 from opensandbox_server.sandboxes.metadata import check_metadata
 from opensandbox_server.sandboxes.wanted import Wanted
@@ -46,14 +47,22 @@ EGRESS_TAILS = frozenset(
 TOKEN_BYTES = 24
 
 
-def admit(request: CreateSandboxRequest, max_timeout: int | None, now: datetime) -> Wanted:
-    """Return the sandbox the request makes. Raises RequestRefused that names the field."""
+def admit(
+    request: CreateSandboxRequest,
+    features: Collection[Feature],
+    max_timeout: int | None,
+    now: datetime,
+) -> Wanted:
+    """Return the sandbox the request makes. Raises RequestRefused that names the field.
+
+    What the runtime has not among its features is refused here, and nowhere else.
+    """
     _refuse_what_is_not_built(request)
     assert request.image is not None  # the model asked for exactly one source
     metadata, extensions = request.metadata or {}, request.extensions or {}
     check_metadata(metadata)
     _check_extensions(extensions)
-    return Wanted(
+    wanted = Wanted(
         id=str(uuid.uuid4()),
         image=request.image.image,
         entrypoint=_check_entrypoint(request.entrypoint or []),
@@ -70,6 +79,8 @@ def admit(request: CreateSandboxRequest, max_timeout: int | None, now: datetime)
         execd_token=secrets.token_urlsafe(TOKEN_BYTES),
         secure_token=secrets.token_urlsafe(TOKEN_BYTES) if request.secure_access else "",
     )
+    _refuse_what_is_missing(wanted.spec(), features)
+    return wanted
 
 
 def kept_extensions(extensions: Mapping[str, str]) -> dict[str, str]:
@@ -98,6 +109,19 @@ def _refuse_what_is_not_built(request: CreateSandboxRequest) -> None:
         raise InvalidParameter("lifecycle: this server runs no hooks yet.")
     if request.platform and request.platform.os != "linux":
         raise InvalidParameter("platform.os: only linux sandboxes can be made here.")
+
+
+def _refuse_what_is_missing(spec: SandboxSpec, features: Collection[Feature]) -> None:
+    """Refuse the first thing asked for that the runtime cannot do."""
+    needs = (
+        ("resourceLimits.disk", spec.resources.disk_bytes is not None, Feature.DISK),
+        ("resourceLimits.gpu", spec.resources.gpus is not None, Feature.GPU),
+        ("extensions[network]", not spec.has_network, Feature.NO_NETWORK),
+        ("extensions[readonly]", spec.is_readonly, Feature.READONLY),
+    )
+    for field, is_needed, feature in needs:
+        if is_needed and feature not in features:
+            raise InvalidParameter(f"{field}: the runtime here cannot {feature.value}.")
 
 
 def _check_entrypoint(words: list[str]) -> tuple[str, ...]:

@@ -99,7 +99,7 @@ def summary_text(
 
 def _limits(sandbox: Sandbox) -> list[tuple[str, object]]:
     limits = sandbox.wanted.resources
-    names = ("cpus", "memory_bytes", "pids", "disk_bytes")
+    names = ("cpus", "memory_bytes", "pids", "disk_bytes", "gpus")
     return [(name, getattr(limits, name)) for name in names if getattr(limits, name) is not None]
 
 

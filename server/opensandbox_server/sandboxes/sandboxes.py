@@ -231,7 +231,8 @@ class Sandboxes:
     async def _create(
         self, request: CreateSandboxRequest, timing: Timing, key: str = "", fingerprint: str = ""
     ) -> Sandbox:
-        admitted = admit(request, self._longest, datetime.now(UTC))
+        features, now = self._runtime.features, datetime.now(UTC)
+        admitted = admit(request, features, self._longest, now)
         wanted = replace(admitted, is_repeatable=bool(key))
         repeat = Repeat(key, fingerprint, wanted.id) if key else None
         auth = request.image.auth if request.image else None
@@ -240,7 +241,8 @@ class Sandboxes:
             self._all[wanted.id] = sandbox
             try:
                 login = (auth.username, auth.password) if auth else None
-                await self._start(sandbox, wanted.spec(login), repeat, timing)
+                secrets = base.Secrets(wanted.execd_token, login)
+                await self._start(sandbox, secrets, repeat, timing)
             except BaseException:
                 await asyncio.shield(self._undo(sandbox))
                 raise
@@ -248,13 +250,13 @@ class Sandboxes:
         return sandbox
 
     async def _start(
-        self, sandbox: Sandbox, spec: base.SandboxSpec, repeat: Repeat | None, timing: Timing
+        self, sandbox: Sandbox, secrets: base.Secrets, repeat: Repeat | None, timing: Timing
     ) -> None:
         # Remembered before it starts: what the store does not know is nobody's and is left alone.
         with timing.span("store"):
             await self._store.insert(sandbox.wanted, repeat)
         with timing.span("runtime"), faults_of_runtime(errors.StartFault):
-            instance = await self._runtime.start(spec)
+            instance = await self._runtime.start(sandbox.wanted.spec(), secrets)
         sandbox.instance = instance
         with timing.span("route"):
             await self._routes.put(sandbox.route(is_paused=False))

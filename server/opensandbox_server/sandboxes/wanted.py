@@ -44,20 +44,18 @@ class Wanted:
     others: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """What a newer version of the server wrote beside these."""
 
-    def spec(self, registry_auth: tuple[str, str] | None = None) -> SandboxSpec:
+    def spec(self) -> SandboxSpec:
         """Return what a runtime needs to make it."""
         return SandboxSpec(
             id=self.id,
             image=self.image,
             entrypoint=self.entrypoint,
-            env={**self.env, "OPENSANDBOX_ID": self.id},
+            env=self.env,
             resources=self.resources,
-            registry_auth=registry_auth,
             platform=self.platform,
             isolation=self.isolation,
             has_network=self.has_network,
             is_readonly=self.is_readonly,
-            execd_token=self.execd_token,
         )
 
     def has_expired(self, now: datetime) -> bool:

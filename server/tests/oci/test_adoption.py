@@ -19,7 +19,7 @@ SERVER = """
     import asyncio, sys
     from pathlib import Path
     from opensandbox_server.host.data_dir import make_private
-    from opensandbox_server.runtimes.base import RuntimeHome, SandboxSpec
+    from opensandbox_server.runtimes.base import RuntimeHome, SandboxSpec, Secrets
     from opensandbox_server.runtimes.oci.runtime import OCIRuntime
 
     async def main(data: Path, execd: Path, token: str) -> None:
@@ -29,7 +29,7 @@ SERVER = """
         await runtime.prepare()
         ticking = ["sh", "-c", "while :; do echo tick; sleep 0.05; done"]
         for name in ("stays", "goes", "sleeps"):
-            await runtime.start(SandboxSpec(name, "host", ticking, execd_token=token))
+            await runtime.start(SandboxSpec(name, "host", ticking), Secrets(token))
         await runtime.pause("sleeps")
         print("started", flush=True)
         await asyncio.sleep(1000)

@@ -12,8 +12,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from opensandbox_server.runtimes.oci.image import PACK
 from opensandbox_server.runtimes.oci.images.interpreter import own_interpreter
-from opensandbox_server.runtimes.oci.images.pack import PACK, plan_pack
+from opensandbox_server.runtimes.oci.images.pack import plan_pack
 from server.tests.serving import KEY, wait_for_url
 from tests.security.harness import PATIENCE, Home, missing
 

@@ -10,57 +10,22 @@ import logging
 import os
 import resource
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
-from opensandbox_server.host.data_dir import make_private
-from opensandbox_server.host.programs import find_program
 from opensandbox_server.runtimes.base import (
     InstanceState,
     Runtime,
     RuntimeEvent,
-    RuntimeHome,
-    SandboxSpec,
 )
-from opensandbox_server.runtimes.fake import FakeRuntime
 from opensandbox_server.runtimes.oci.runtime import OCIRuntime
+from server.tests.oci.runtimes import kind, opened, runtime, start, until, until_exited
 from tests.security.harness import PATIENCE
 
+__all__ = ["kind", "runtime"]  # fixtures
 pytestmark = pytest.mark.anyio
-SLEEP = ("sleep", "infinity")
-
-
-@contextlib.asynccontextmanager
-async def opened(kind: type[FakeRuntime | OCIRuntime], data: Path) -> AsyncIterator[Runtime]:
-    make_private(data)
-    (data / "run").mkdir()
-    options = {"slots_ahead": 1} if kind is OCIRuntime else {}
-    runtime = kind(RuntimeHome(data, data / "run", find_program("execd"), None, options))
-    await runtime.prepare()
-    try:
-        yield runtime
-    finally:
-        for instance in await runtime.instances():
-            await runtime.stop(instance.id)
-        await runtime.close()
-
-
-@pytest.fixture(params=[FakeRuntime, OCIRuntime])
-def kind(request: pytest.FixtureRequest) -> type[FakeRuntime | OCIRuntime]:
-    """Each of the runtimes that come with the server."""
-    if request.param is OCIRuntime:
-        request.getfixturevalue("network")
-    chosen: type[FakeRuntime | OCIRuntime] = request.param
-    return chosen
-
-
-@pytest.fixture
-async def runtime(kind: type[FakeRuntime | OCIRuntime], tmp_path: Path) -> AsyncIterator[Runtime]:
-    """One of them, ready."""
-    async with opened(kind, tmp_path / "home") as ready:
-        yield ready
 
 
 @pytest.fixture
@@ -70,22 +35,6 @@ async def oci(network: int, tmp_path: Path) -> AsyncIterator[OCIRuntime]:
     async with opened(OCIRuntime, tmp_path / "home") as ready:
         assert isinstance(ready, OCIRuntime)
         yield ready
-
-
-async def start(runtime: Runtime, name: str, entrypoint: tuple[str, ...] = SLEEP) -> None:
-    await runtime.start(SandboxSpec(name, "host", entrypoint, execd_token="t"))  # noqa: S106
-
-
-async def until(is_true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not is_true():
-            await asyncio.sleep(0.01)
-
-
-async def until_exited(runtime: Runtime, name: str) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while (await runtime.inspect(name)).instance.state is not InstanceState.EXITED:
-            await asyncio.sleep(0.01)
 
 
 async def next_end(events: AsyncIterator[RuntimeEvent]) -> tuple[str, int | None]:

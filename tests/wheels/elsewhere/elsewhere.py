@@ -11,6 +11,7 @@ from opensandbox_server.runtimes.base import (
     RuntimeEvent,
     RuntimeHome,
     SandboxSpec,
+    Secrets,
 )
 from opensandbox_server.runtimes.fake import FakeRuntime
 
@@ -19,6 +20,7 @@ class ElsewhereRuntime(Runtime):
     """Sandboxes on somebody else's machines."""
 
     name = "elsewhere"
+    features = FakeRuntime.features
 
     def __init__(self, home: RuntimeHome) -> None:
         """Check the options; nothing is opened yet. Raises ValueError for a bad option."""
@@ -39,9 +41,9 @@ class ElsewhereRuntime(Runtime):
         """Disconnect; instances go on."""
         await self._machines.close()
 
-    async def start(self, spec: SandboxSpec) -> Instance:
+    async def start(self, spec: SandboxSpec, secrets: Secrets) -> Instance:
         """Start an instance."""
-        return await self._machines.start(spec)
+        return await self._machines.start(spec, secrets)
 
     async def stop(self, instance_id: str) -> None:
         """End an instance."""

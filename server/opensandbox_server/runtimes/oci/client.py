@@ -24,6 +24,7 @@ from opensandbox_server.runtimes.base import (
 )
 from opensandbox_server.runtimes.oci import protocol
 from opensandbox_server.runtimes.oci.launcher.program import SEARCH_PATH
+from opensandbox_server.runtimes.oci.protocol import Description, Result, Verb
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +32,16 @@ READY_SECONDS = 300.0
 """How long the launcher may take to find sandboxes again and make its bridge."""
 END_SECONDS = 30.0
 """How long it may take to finish what it is doing when the server ends."""
+
+# -P: the directory the operator happens to be in may have modules of a stranger.
+LAUNCHER: Sequence[str] = (
+    sys.executable,
+    "-P",
+    "-s",
+    "-m",
+    "opensandbox_server.runtimes.oci.launcher",
+)
+"""How the launcher is started."""
 
 _FAULTS: dict[str, type[RuntimeFault]] = {"unknown": InstanceUnknown, "ended": WrongState}
 
@@ -42,8 +53,14 @@ class LauncherGone(RuntimeFault):
 class LauncherClient:
     """One launcher process and the requests it has not answered."""
 
-    def __init__(self, tell: Callable[[dict[str, Any]], None], gone: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        tell: Callable[[Description], None],
+        gone: Callable[[], None],
+        command: Sequence[str],
+    ) -> None:
         """Events go to tell; gone is called when the process hangs up, and has yet to be closed."""
+        self._command = command
         self._tell = tell
         self._gone = gone
         self._channel: socket.socket | None = None
@@ -78,25 +95,25 @@ class LauncherClient:
         with theirs:
             # stderr is ours: what it says there is an error of our own making.
             self._child = spawn(
-                _command(), _environment(), fds={3: theirs.fileno()}, has_own_session=True
+                self._command, _environment(), fds={3: theirs.fileno()}, has_own_session=True
             )
 
     async def _first_word(self) -> dict[str, Any]:
         """Return whether it is ready; a sandbox it found again may end even before that."""
         while "event" in (message := await self._receive()):
-            self._tell(message["event"])
+            self._tell(Description(**message["event"]))
         return message
 
-    async def ask(self, verb: str, fds: Sequence[int] = (), **arguments: Any) -> Any:
-        """Send a request and return its result. Raises the fault it was answered with."""
+    async def ask(self, verb: Verb[Result], fds: Sequence[int] = ()) -> Result:
+        """Ask for one thing and return its result. Raises the fault it was answered with."""
         self._seq += 1
         seq = self._seq
         answered = self._waiting[seq] = asyncio.get_running_loop().create_future()
         try:
             if self._channel is None:
                 raise LauncherGone("the launcher of the embedded runtime is not running")
-            await self._send({"seq": seq, "verb": verb, **arguments}, fds)
-            return await answered
+            await self._send({"seq": seq, **protocol.verb_to_plain(verb)}, fds)
+            return verb.read(await answered)
         finally:
             self._waiting.pop(seq, None)
 
@@ -131,7 +148,7 @@ class LauncherClient:
 
     def _take(self, message: dict[str, Any]) -> None:
         if "event" in message:
-            self._tell(message["event"])
+            self._tell(Description(**message["event"]))
             return
         answered = self._waiting.get(message.get("seq", 0))
         if answered is None or answered.done():
@@ -193,11 +210,6 @@ async def _writable(channel: socket.socket) -> None:
         await ready
     finally:
         loop.remove_writer(channel)
-
-
-def _command() -> list[str]:
-    # -P: the directory the operator happens to be in may have modules of a stranger.
-    return [sys.executable, "-P", "-s", "-m", "opensandbox_server.runtimes.oci.launcher"]
 
 
 def _environment() -> dict[str, str]:

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What server and launcher say to each other: length, JSON, and descriptors beside it."""
+"""What server and launcher say to each other: verbs, what they answer, and how that is sent.
+
+A message is its length and JSON; descriptors go beside it. Both ends are of one version, unless the
+package was replaced below a running server: what cannot be read is then answered with a fault.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +12,20 @@ import json
 import os
 import socket
 import struct
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
 
+from opensandbox_server.runtimes.base import Resources, SandboxSpec
+from opensandbox_server.runtimes.oci.bounds import Limits
+from opensandbox_server.runtimes.oci.image import Image
 from opensandbox_server.runtimes.oci.launcher.passed import receive_descriptors
 from opensandbox_server.runtimes.oci.launcher.program import FIRST_FREE_FD
 
 LENGTH = struct.Struct(">I")
 LARGEST = 16 * 1024 * 1024
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +46,176 @@ class Setup:
     pids: int
 
 
-def encode(message: dict[str, Any]) -> bytes:
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What the launcher sees of one sandbox."""
+
+    id: str
+    state: str
+    """The value of an InstanceState."""
+    socket: str
+    created: float
+    exit_code: int | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    """One sandbox with what helps to understand it."""
+
+    description: Description
+    logs: str
+    details: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class NotUnderstoodEntry:
+    """Something among the sandboxes that is left as it is."""
+
+    name: str
+    why: str
+
+
+class Verb(Generic[Result]):
+    """One thing the launcher can be asked for, and how its answer is read."""
+
+    @staticmethod
+    def read(answer: Any) -> Result:
+        """Make the result of what came back."""
+        raise NotImplementedError
+
+
+class _Done(Verb[None]):
+    """A verb that answers only that it is done."""
+
+    @staticmethod
+    def read(answer: Any) -> None:
+        """Nothing comes back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start(Verb[Description]):
+    """Start a sandbox; the listening socket of its execd goes beside it."""
+
+    spec: SandboxSpec
+    image: Image
+    """What the spec names, as it is here."""
+    limits: Limits
+    """What the spec asks for, and what holds where it asks for nothing."""
+    socket: str = ""
+    """Where that socket is."""
+    token_sha256: str = ""
+    """All that execd is told of its token."""
+
+    @staticmethod
+    def read(answer: Any) -> Description:
+        """Return what was started."""
+        return Description(**answer)
+
+
+@dataclass(frozen=True, slots=True)
+class Stop(_Done):
+    """End a sandbox and all that there is of it."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pause(_Done):
+    """Freeze a sandbox."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resume(_Done):
+    """Thaw a sandbox."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Inspect(Verb[Inspected]):
+    """Look at one sandbox."""
+
+    id: str
+    log_bytes: int
+
+    @staticmethod
+    def read(answer: Any) -> Inspected:
+        """Return it with the end of its log."""
+        return Inspected(Description(**answer["description"]), answer["logs"], answer["details"])
+
+
+@dataclass(frozen=True, slots=True)
+class ListAll(Verb[Sequence[Description]]):
+    """List every sandbox."""
+
+    @staticmethod
+    def read(answer: Any) -> Sequence[Description]:
+        """Return them all."""
+        return [Description(**each) for each in answer]
+
+
+@dataclass(frozen=True, slots=True)
+class ListNotUnderstood(Verb[Sequence[NotUnderstoodEntry]]):
+    """List what was found among the sandboxes and is left as it is."""
+
+    @staticmethod
+    def read(answer: Any) -> Sequence[NotUnderstoodEntry]:
+        """Return them all."""
+        return [NotUnderstoodEntry(**each) for each in answer]
+
+
+_VERBS: dict[str, type[Verb[Any]]] = {
+    verb.__name__: verb
+    for verb in (Start, Stop, Pause, Resume, Inspect, ListAll, ListNotUnderstood)
+}
+
+
+def to_plain(value: Any) -> Any:
+    """Turn what a verb answers into what JSON has."""
+    if isinstance(value, list | tuple):
+        return [to_plain(each) for each in value]
+    return asdict(value) if hasattr(value, "__dataclass_fields__") else value
+
+
+def verb_to_plain(verb: Verb[Any]) -> dict[str, Any]:
+    """Turn a verb into what is sent."""
+    return {"verb": type(verb).__name__, "arguments": to_plain(verb)}
+
+
+def is_start(message: Mapping[str, Any]) -> bool:
+    """Say whether a message is a start, without reading the rest of it."""
+    return message.get("verb") == Start.__name__
+
+
+def verb_of(message: Mapping[str, Any]) -> Verb[Any]:
+    """Read a verb. Raises KeyError or TypeError for one that this version does not have."""
+    kind, arguments = _VERBS[message["verb"]], message["arguments"]
+    return _read_start(arguments) if kind is Start else kind(**arguments)
+
+
+def _read_start(arguments: Mapping[str, Any]) -> Start:
+    spec, image = arguments["spec"], arguments["image"]
+    lists = {"entrypoint": tuple(spec["entrypoint"])}
+    if spec["platform"]:
+        lists["platform"] = tuple(spec["platform"])
+    wanted = SandboxSpec(**{**spec, **lists, "resources": Resources(**spec["resources"])})
+    root = Image(**{**image, "rootfs": Path(image["rootfs"])})
+    limits = Limits(**arguments["limits"])
+    return Start(wanted, root, limits, arguments["socket"], arguments["token_sha256"])
+
+
+def encode(message: Mapping[str, Any]) -> bytes:
     """Return what is sent; descriptors go with its first bytes."""
-    body = json.dumps(message).encode()
+    body = json.dumps(message, default=str).encode()
     if len(body) > LARGEST:
         raise ValueError("the request is too large")
     return LENGTH.pack(len(body)) + body
 
 
-def send(channel: socket.socket, message: dict[str, Any]) -> None:
+def send(channel: socket.socket, message: Mapping[str, Any]) -> None:
     """Send a message; blocks."""
     channel.sendall(encode(message))
 

@@ -21,31 +21,45 @@ from opensandbox_server.host.supervision import growing_pauses
 from opensandbox_server.runtimes import execd
 from opensandbox_server.runtimes.base import (
     ExecdAddress,
+    Feature,
     Finding,
     Inspection,
     Instance,
     InstanceState,
     NotSupported,
+    Resources,
     Runtime,
     RuntimeEvent,
     RuntimeFault,
     RuntimeHome,
     RuntimeUnavailable,
     SandboxSpec,
+    Secrets,
     StartFailed,
 )
 from opensandbox_server.runtimes.execd_token import token_sha256
-from opensandbox_server.runtimes.oci import protocol
 from opensandbox_server.runtimes.oci.bounds import Limits, Machine
-from opensandbox_server.runtimes.oci.client import LauncherClient, LauncherGone
+from opensandbox_server.runtimes.oci.client import LAUNCHER, LauncherClient, LauncherGone
 from opensandbox_server.runtimes.oci.doctor import examine
-from opensandbox_server.runtimes.oci.images import HOST_IMAGE, Image, ImageStore
+from opensandbox_server.runtimes.oci.image import Image
+from opensandbox_server.runtimes.oci.images import HOST_IMAGE, ImageStore
 from opensandbox_server.runtimes.oci.images.archive import docker_architecture
-from opensandbox_server.runtimes.oci.images.pack import PACK
 from opensandbox_server.runtimes.oci.images.workdir import BadWorkingDirectory, working_directory
-from opensandbox_server.runtimes.oci.launcher.bundle import Launch
 from opensandbox_server.runtimes.oci.launcher.program import find_oci_program
 from opensandbox_server.runtimes.oci.options import OCIOptions, read_options
+from opensandbox_server.runtimes.oci.protocol import (
+    Description,
+    Inspect,
+    ListAll,
+    ListNotUnderstood,
+    Pause,
+    Result,
+    Resume,
+    Setup,
+    Start,
+    Stop,
+    Verb,
+)
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +76,8 @@ class OCIRuntime(Runtime):
     """Sandboxes made of namespaces, by crun or runc, with no daemon."""
 
     name = "oci"
+    features = frozenset({Feature.NO_NETWORK, Feature.READONLY})
+    launcher = LAUNCHER
 
     def __init__(self, home: RuntimeHome) -> None:
         """Read the options; nothing is opened yet. Raises ValueError for a bad option."""
@@ -72,7 +88,7 @@ class OCIRuntime(Runtime):
         self._turns = asyncio.Semaphore(2 * self._options.concurrent_starts)
         self._client: LauncherClient | None = None
         self._watchers: set[asyncio.Queue[RuntimeEvent]] = set()
-        self._ends: dict[str, asyncio.Future[dict[str, Any]]] = {}
+        self._ends: dict[str, asyncio.Future[Description]] = {}
         self._told: set[str] = set()  # whose end is no longer news
         self._restarting: asyncio.Task[None] | None = None
         self._undoing: set[asyncio.Task[None]] = set()
@@ -116,58 +132,66 @@ class OCIRuntime(Runtime):
             await self._client.close()
             self._client = None
 
-    async def start(self, spec: SandboxSpec) -> Instance:
+    async def start(self, spec: SandboxSpec, secrets: Secrets) -> Instance:
         """Make a sandbox and return when its execd has answered."""
         self._refuse_unsupported(spec)
         image = await self.images.resolve(spec.image)
+        _check_working_directory(image)
+        start = Start(
+            spec,
+            image,
+            effective_limits(spec.resources, self._options.defaults(Machine.ours())),
+            socket=str(self._sockets / f"{spec.id}.sock"),
+            token_sha256=token_sha256(secrets.execd_token),
+        )
         async with self._turns:  # a burst must not make all its sockets in one go
             try:
-                return await self._start(spec, self._launch(spec, image))
+                return await self._start(start, secrets.execd_token)
             except LauncherGone:  # the next one has removed what was made
-                return await self._start(spec, self._launch(spec, image))
+                return await self._start(start, secrets.execd_token)
 
-    async def _start(self, spec: SandboxSpec, launch: Launch) -> Instance:
-        path = self._sockets / f"{spec.id}.sock"
+    async def _start(self, start: Start, token: str) -> Instance:
+        path, sandbox_id = Path(start.socket), start.spec.id
         with contextlib.ExitStack() as ours:
             listener = ours.enter_context(execd.listening(path, self._home.ingress_gid))
-            with execd.asked(path, spec.execd_token) as question:
-                ended = self._ends[spec.id] = asyncio.get_running_loop().create_future()
-                started = self._begin(launch, path, listener)
+            with execd.asked(path, token) as question:
+                ended = self._ends[sandbox_id] = asyncio.get_running_loop().create_future()
+                started = asyncio.create_task(self._ask(start, (listener,)))
                 try:
                     described = await self._started(started)
                     ours.close()  # now only the sandbox has the socket, which ends with it
                     await self._answered(question, ended)
                 except BaseException:
-                    await self._undo(started, spec.id, path)
+                    await self._undo(started, sandbox_id, path)
                     raise
                 finally:
-                    del self._ends[spec.id]
+                    del self._ends[sandbox_id]
         if ended.done():  # after its first answer, so it is news
             self._tell(ended.result())
         return to_instance(described)
 
     async def stop(self, instance_id: str) -> None:
         """End a sandbox and remove everything of it."""
-        await self._ask("stop", id=instance_id)
+        await self._ask(Stop(instance_id))
         self._told.discard(instance_id)
         (self._sockets / f"{instance_id}.sock").unlink(missing_ok=True)
 
     async def pause(self, instance_id: str) -> None:
         """Freeze every process."""
-        await self._ask("pause", id=instance_id)
+        await self._ask(Pause(instance_id))
 
     async def resume(self, instance_id: str) -> None:
         """Thaw every process."""
-        await self._ask("resume", id=instance_id)
+        await self._ask(Resume(instance_id))
 
     async def instances(self) -> Sequence[Instance]:
         """List every sandbox."""
-        return [to_instance(described) for described in await self._ask("all")]
+        return [to_instance(described) for described in await self._ask(ListAll())]
 
     async def inspect(self, instance_id: str) -> Inspection:
         """Look at one sandbox."""
-        found = await self._ask("inspect", id=instance_id, log_bytes=LOG_BYTES)
-        return Inspection(to_instance(found), found["logs"], found["details"])
+        found = await self._ask(Inspect(instance_id, LOG_BYTES))
+        return Inspection(to_instance(found.description), found.logs, found.details)
 
     def watch(self) -> AsyncIterator[RuntimeEvent]:
         """Tell of sandboxes that end by themselves."""
@@ -205,20 +229,20 @@ class OCIRuntime(Runtime):
             log.warning("the image %s cannot be made: %s", HOST_IMAGE, fault)
 
     async def _open_client(self) -> None:
-        client = LauncherClient(self._tell, self._restart)
+        client = LauncherClient(self._tell, self._restart, self.launcher)
         await client.open(self._setup())
-        for each in await client.ask("set_aside"):
+        for each in await client.ask(ListNotUnderstood()):
             log.warning(
                 "%s among the sandboxes is left as it is: %s; see: opensandbox-server leftovers",
-                each["name"],
-                each["why"],
+                each.name,
+                each.why,
             )
         self._client = client
 
-    def _setup(self) -> protocol.Setup:
+    def _setup(self) -> Setup:
         data_dir, options = self._home.data_dir.resolve(), self._options
         together = options.bounds(Machine.ours())
-        return protocol.Setup(
+        return Setup(
             data_dir=str(data_dir),
             execd=str(self._home.execd),
             cgroup=cgroup_parent(data_dir),
@@ -234,8 +258,6 @@ class OCIRuntime(Runtime):
     def _refuse_unsupported(self, spec: SandboxSpec) -> None:
         if not _ID.fullmatch(spec.id):  # it names files, a cgroup and a container
             raise StartFailed(f"{spec.id!r} cannot be the id of a sandbox")
-        if spec.resources.disk_bytes is not None:
-            raise NotSupported("this host cannot limit disk space: its file system has no quotas")
         if spec.isolation:
             program = find_oci_program(self._options.program, Path()).name
             if spec.isolation != program:
@@ -247,18 +269,7 @@ class OCIRuntime(Runtime):
         if wanted is not None and wanted != here:
             raise NotSupported(f"this host runs {'/'.join(here)}, not {'/'.join(wanted)}")
 
-    def _launch(self, spec: SandboxSpec, image: Image) -> Launch:
-        try:  # once more: an older version may have taken the image
-            working_directory(image.rootfs, image.cwd)
-        except BadWorkingDirectory as fault:
-            raise StartFailed(str(fault)) from fault
-        return to_launch(spec, image, self._options.defaults(Machine.ours()))
-
-    def _begin(self, launch: Launch, path: Path, listener: int) -> asyncio.Task[dict[str, Any]]:
-        request = {"launch": launch.to_json(), "socket": str(path)}
-        return asyncio.create_task(self._ask("start", (listener,), **request))
-
-    async def _started(self, started: asyncio.Task[dict[str, Any]]) -> dict[str, Any]:
+    async def _started(self, started: asyncio.Task[Description]) -> Description:
         try:
             return await asyncio.shield(started)
         except (StartFailed, LauncherGone):
@@ -266,9 +277,7 @@ class OCIRuntime(Runtime):
         except RuntimeFault as fault:
             raise StartFailed(str(fault)) from fault
 
-    async def _answered(
-        self, question: socket.socket, ended: asyncio.Future[dict[str, Any]]
-    ) -> None:
+    async def _answered(self, question: socket.socket, ended: asyncio.Future[Description]) -> None:
         """Wait for execd. One that ended without an answer could not start its entrypoint."""
         try:
             await execd.first_answer(question)
@@ -277,8 +286,8 @@ class OCIRuntime(Runtime):
             if not ended.done():
                 raise StartFailed(str(fault)) from fault
             instance = to_instance(ended.result())
-            found = await self._ask("inspect", id=instance.id, log_bytes=LOG_BYTES)
-            raise StartFailed(execd.why_it_ended(instance.exit_code, found["logs"])) from fault
+            found = await self._ask(Inspect(instance.id, LOG_BYTES))
+            raise StartFailed(execd.why_it_ended(instance.exit_code, found.logs)) from fault
 
     async def _undo(self, started: asyncio.Task[Any], instance_id: str, path: Path) -> None:
         """Remove what a start made, after it ended, and also when this is cancelled again."""
@@ -286,7 +295,7 @@ class OCIRuntime(Runtime):
         async def remove() -> None:
             await asyncio.gather(started, return_exceptions=True)
             with contextlib.suppress(RuntimeFault):
-                await self._ask("stop", id=instance_id)
+                await self._ask(Stop(instance_id))
             path.unlink(missing_ok=True)
 
         removing = asyncio.create_task(remove(), name=f"undo start of {instance_id}")
@@ -294,22 +303,22 @@ class OCIRuntime(Runtime):
         removing.add_done_callback(self._undoing.discard)
         await asyncio.shield(removing)
 
-    async def _ask(self, verb: str, fds: Sequence[int] = (), **arguments: Any) -> Any:
+    async def _ask(self, verb: Verb[Result], fds: Sequence[int] = ()) -> Result:
         if self._client is None and self._restarting:
             await asyncio.wait({self._restarting}, timeout=REPLACED_SECONDS)
         if self._client is None:
             raise RuntimeUnavailable("the launcher of the embedded runtime is being restarted")
-        return await self._client.ask(verb, fds, **arguments)
+        return await self._client.ask(verb, fds)
 
-    def _tell(self, described: dict[str, Any]) -> None:
-        starting = self._ends.get(described["id"])
+    def _tell(self, described: Description) -> None:
+        starting = self._ends.get(described.id)
         if starting is not None:
             if not starting.done():
                 starting.set_result(described)
             return  # nobody knows it yet
-        if described["id"] in self._told:
+        if described.id in self._told:
             return
-        self._told.add(described["id"])
+        self._told.add(described.id)
         for queue in self._watchers:
             queue.put_nowait(RuntimeEvent(to_instance(described)))
 
@@ -329,7 +338,7 @@ class OCIRuntime(Runtime):
         """Try to open a launcher, and tell of what ended while there was none."""
         try:
             await self._open_client()
-            ended = [each for each in await self._ask("all") if each["state"] == "exited"]
+            ended = [each for each in await self._ask(ListAll()) if each.state == "exited"]
         except LauncherGone:
             return True  # it has ended already, and its end began another restart
         except Exception as fault:  # said here, and tried again
@@ -346,37 +355,31 @@ def cgroup_parent(data_dir: Path) -> str:
     return f"osb-{hashlib.sha256(str(data_dir).encode()).hexdigest()[:8]}"
 
 
-def to_launch(spec: SandboxSpec, image: Image, defaults: Limits) -> Launch:
-    """Combine what is wanted with what the image says, and with the limits nobody chose."""
-    limits = spec.resources
-    memory, pids = limits.memory_bytes, limits.pids
-    return Launch(
-        id=spec.id,
-        image=spec.image,
-        rootfs=str(image.rootfs),
-        entrypoint=list(spec.entrypoint),
-        env={**image.env, **spec.env},
-        host_paths=list(image.host_paths),
-        packs={PACK: image.pack} if image.pack else {},
-        cwd=image.cwd,
-        uid=image.uid,
-        gid=image.gid,
-        cpus=limits.cpus,
+def effective_limits(asked: Resources, defaults: Limits) -> Limits:
+    """Return what holds: what was asked for, else what holds for everybody."""
+    memory, pids = asked.memory_bytes, asked.pids
+    return Limits(
+        cpus=asked.cpus,
         memory_bytes=memory if memory is not None else defaults.memory_bytes,
         pids=pids if pids is not None else defaults.pids,
-        has_network=spec.has_network,
-        is_readonly=spec.is_readonly,
-        token_sha256=token_sha256(spec.execd_token),
     )
 
 
-def to_instance(described: dict[str, Any]) -> Instance:
+def to_instance(described: Description) -> Instance:
     """Translate what the launcher says."""
     return Instance(
-        id=described["id"],
-        state=InstanceState(described["state"]),
-        execd=ExecdAddress(socket=Path(described["socket"])),
-        started_at=datetime.fromtimestamp(described["created"], UTC),
-        exit_code=described["exit_code"],
-        reason=described["reason"],
+        id=described.id,
+        state=InstanceState(described.state),
+        execd=ExecdAddress(socket=Path(described.socket)),
+        started_at=datetime.fromtimestamp(described.created, UTC),
+        exit_code=described.exit_code,
+        reason=described.reason,
     )
+
+
+def _check_working_directory(image: Image) -> None:
+    """Look once more: an older version may have taken the image. Raises StartFailed."""
+    try:
+        working_directory(image.rootfs, image.cwd)
+    except BadWorkingDirectory as fault:
+        raise StartFailed(str(fault)) from fault

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
+from opensandbox_server.runtimes.oci.image import Image
 from opensandbox_server.runtimes.oci.images.bounds import (
     MOST_BYTES,
     BadArchive,
@@ -21,7 +22,6 @@ from opensandbox_server.runtimes.oci.images.bounds import (
 )
 from opensandbox_server.runtimes.oci.images.environment import read_environment
 from opensandbox_server.runtimes.oci.images.places import check_places
-from opensandbox_server.runtimes.oci.images.store import Image
 from opensandbox_server.runtimes.oci.images.unpack import unpack_layer
 from opensandbox_server.runtimes.oci.images.workdir import BadWorkingDirectory, working_directory
 

@@ -17,9 +17,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from opensandbox_server.host.programs import find_tool, tool_environment
+from opensandbox_server.runtimes.oci.image import Image
 from opensandbox_server.runtimes.oci.images.fetch import FetchFailed
 from opensandbox_server.runtimes.oci.images.recipe import FAMILY, Recipe, Step, read_recipe
-from opensandbox_server.runtimes.oci.images.store import Image, ImageStore
+from opensandbox_server.runtimes.oci.images.store import ImageStore
 
 Say = Callable[[str], None]
 

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from importlib.metadata import Distribution
 from pathlib import Path
 
+from opensandbox_server.runtimes.oci.image import PACK
 from opensandbox_server.runtimes.oci.images.distributions import (
     NotInstalled,
     files_of,
@@ -41,8 +42,6 @@ from opensandbox_server.runtimes.oci.images.interpreter import (
 
 log = logging.getLogger(__name__)
 
-PACK = "/opt/opensandbox/python"
-"""Where sandboxes see it."""
 MAIN = "ipython"
 _VERSION = "2"
 """Changes when packs are made in another way."""

@@ -12,15 +12,15 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from opensandbox_server.host.data_dir import make_private
 from opensandbox_server.runtimes.base import ImageUnknown, RuntimeFault
+from opensandbox_server.runtimes.oci.image import PACK, Image
 from opensandbox_server.runtimes.oci.images.host import host_paths, make_skeleton
 from opensandbox_server.runtimes.oci.images.pack import (
-    PACK,
     NoPack,
     Plan,
     is_whole,
@@ -43,26 +43,6 @@ HOST_PATH = f"{PACK}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin
 
 class ImageNotMade(RuntimeFault):
     """The image host could not be made; the message says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Image:
-    """An image that is here."""
-
-    name: str
-    rootfs: Path
-    env: Mapping[str, str] = field(default_factory=dict)
-    entrypoint: Sequence[str] = ()
-    cwd: str = "/"
-    uid: int = 0
-    gid: int = 0
-    host_paths: Sequence[str] = ()
-    pack: str = ""
-    """The directory that is shown as the Python pack; empty when the image brings its own."""
-    created: float = 0.0
-    size_bytes: int = 0
-    digest: str = ""
-    """Of the files, when it was built here."""
 
 
 class ImageStore:

@@ -10,10 +10,12 @@ import sys
 
 from opensandbox_server.host.full_disk import explain
 from opensandbox_server.runtimes.oci import protocol
+from opensandbox_server.runtimes.oci.launcher import bundle
+from opensandbox_server.runtimes.oci.launcher.instances import Config
 from opensandbox_server.runtimes.oci.launcher.launcher import Launcher
 
 
-def main() -> None:
+def main(config: Config = bundle.config) -> None:
     """Serve on descriptor 3 until it is closed."""
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)  # the server ends us by closing the socket
@@ -22,7 +24,7 @@ def main() -> None:
     channel = socket.socket(fileno=3)
     os.set_inheritable(3, False)
     setup, _ = protocol.receive(channel)
-    launcher = Launcher(channel, protocol.Setup(**setup))
+    launcher = Launcher(channel, protocol.Setup(**setup), config)
     try:
         launcher.open()
     except Exception as fault:  # noqa: BLE001  # the server is told

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
+from opensandbox_server.runtimes.base import SandboxSpec
 from opensandbox_server.runtimes.execd_token import token_flags
-from opensandbox_server.runtimes.oci.bounds import Limits
 from opensandbox_server.runtimes.oci.launcher.cgroups.tree import DEVICES, VIEW
+from opensandbox_server.runtimes.oci.protocol import Start
 
 EXECD = "/opt/opensandbox/execd"
 STATE_DIR = "/run/opensandbox"
@@ -40,8 +41,6 @@ CAPABILITIES = (
     "CAP_NET_BIND_SERVICE",
     "CAP_SYS_CHROOT",
 )
-DANGEROUS = (*CAPABILITIES, "CAP_SYS_ADMIN", "CAP_NET_ADMIN", "CAP_NET_RAW")
-"""For security tests, which see attacks succeed before they see them fail."""
 MASKED = (
     "/proc/acpi",
     "/proc/asound",
@@ -56,49 +55,7 @@ MASKED = (
     "/sys/devices/virtual/powercap",
     "/sys/firmware",
 )
-PROTECTIONS = ("capabilities", "no_new_privileges", "seccomp", "paths", "untraceable")
 READONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """One start, as the server asks it from the launcher."""
-
-    id: str
-    image: str
-    rootfs: str
-    entrypoint: Sequence[str]
-    env: Mapping[str, str] = field(default_factory=dict)
-    host_paths: Sequence[str] = ()
-    """Directories of the host that the image shows, read-only and with the host's ids."""
-    packs: Mapping[str, str] = field(default_factory=dict)
-    """Where the sandbox sees a directory of ours, read-only → the directory."""
-    cwd: str = "/"
-    uid: int = 0
-    gid: int = 0
-    cpus: float | None = None
-    memory_bytes: int | None = None
-    pids: int | None = None
-    has_network: bool = True
-    is_readonly: bool = False
-    token_sha256: str = ""
-    """All that execd is told of its token."""
-    protections: Sequence[str] = PROTECTIONS
-    """Security tests drop one to see that its attack works without it; nothing else may."""
-
-    @property
-    def hostname(self) -> str:
-        """The name the sandbox has for itself."""
-        return self.id[:12].rstrip("-_.") or "sandbox"
-
-    @property
-    def limits(self) -> Limits:
-        """The limits for its cgroup."""
-        return Limits(self.cpus, self.memory_bytes, self.pids)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,29 +78,32 @@ class Surroundings:
     """Where the sandbox sees its own cgroups → their directories on the host."""
 
 
-def config(launch: Launch, around: Surroundings) -> dict[str, Any]:
+def config(start: Start, around: Surroundings) -> dict[str, Any]:
     """Return config.json of the bundle."""
     whole: dict[str, Any] = {
         "ociVersion": "1.0.2",
-        "hostname": launch.hostname,
-        "root": {"path": around.rootfs, "readonly": launch.is_readonly},
-        "process": _process(launch),
-        "mounts": _mounts(launch, around),
-        "linux": _linux(launch, around),
+        "hostname": hostname(start.spec),
+        "root": {"path": around.rootfs, "readonly": start.spec.is_readonly},
+        "process": _process(start),
+        "mounts": _mounts(start, around),
+        "linux": _linux(around),
     }
-    if around.filter is not None and "seccomp" in launch.protections:
+    if around.filter is not None:
         whole["annotations"] = {SECCOMP_ANNOTATION: base64.b64encode(around.filter).decode()}
     return whole
 
 
-def arguments(
-    entrypoint: Sequence[str], token_sha256: str, *, is_traceable: bool = False
-) -> list[str]:
+def hostname(spec: SandboxSpec) -> str:
+    """Return the name the sandbox has for itself."""
+    return spec.id[:12].rstrip("-_.") or "sandbox"
+
+
+def arguments(start: Start) -> list[str]:
     """Return the command line of PID 1."""
-    flags = ["--listen", f"fd://{SOCKET_FD}", *token_flags(token_sha256)]
+    flags = ["--listen", f"fd://{SOCKET_FD}", *token_flags(start.token_sha256)]
     flags += ["--commands-cgroup-fd", str(COMMANDS_FD)]
-    flags += ["--state-dir", STATE_DIR, "--log-level", "4", *["--traceable"] * is_traceable]
-    return [EXECD, *flags, "--", *entrypoint]
+    flags += ["--state-dir", STATE_DIR, "--log-level", "4"]
+    return [EXECD, *flags, "--", *start.spec.entrypoint]
 
 
 def state_bytes(memory: int | None) -> int:
@@ -156,50 +116,42 @@ def shm_bytes(memory: int | None) -> int:
     return SHM_BYTES if memory is None else min(SHM_BYTES, memory // 4)
 
 
-def environment(launch: Launch) -> list[str]:
+def environment(start: Start) -> list[str]:
     """Return the environment; what the platform sets wins over the image and the request."""
-    defaults = {"PATH": DEFAULT_PATH, "HOME": "/root" if launch.uid == 0 else "/"}
-    fixed = {"OPENSANDBOX_ID": launch.id, "EXECD_INIT": "1"}
-    return [f"{name}={value}" for name, value in {**defaults, **launch.env, **fixed}.items()]
+    defaults = {"PATH": DEFAULT_PATH, "HOME": "/root" if start.image.uid == 0 else "/"}
+    fixed = {"OPENSANDBOX_ID": start.spec.id, "EXECD_INIT": "1"}
+    chosen = {**defaults, **start.image.env, **start.spec.env, **fixed}
+    return [f"{name}={value}" for name, value in chosen.items()]
 
 
-def _process(launch: Launch) -> dict[str, Any]:
-    process: dict[str, Any] = {
+def _process(start: Start) -> dict[str, Any]:
+    kept = list(CAPABILITIES)
+    return {
         "terminal": False,
-        "user": {"uid": launch.uid, "gid": launch.gid},
-        "args": arguments(
-            launch.entrypoint,
-            launch.token_sha256,
-            is_traceable="untraceable" not in launch.protections,
-        ),
-        "env": environment(launch),
-        "cwd": launch.cwd,
+        "user": {"uid": start.image.uid, "gid": start.image.gid},
+        "args": arguments(start),
+        "env": environment(start),
+        "cwd": start.image.cwd,
         "oomScoreAdj": OOM_SCORE,
-        "noNewPrivileges": "no_new_privileges" in launch.protections,
+        "noNewPrivileges": True,
+        "capabilities": {"bounding": kept, "effective": kept, "permitted": kept},
     }
-    kept = CAPABILITIES if "capabilities" in launch.protections else DANGEROUS
-    process["capabilities"] = {
-        "bounding": list(kept),
-        "effective": list(kept),
-        "permitted": list(kept),
-    }
-    return process
 
 
-def _mounts(launch: Launch, around: Surroundings) -> list[dict[str, Any]]:
+def _mounts(start: Start, around: Surroundings) -> list[dict[str, Any]]:
     safe = ["nosuid", "noexec", "nodev"]
     tty = ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"]
     tty.append(f"max={TERMINALS}")
-    shm = f"size={shm_bytes(launch.memory_bytes)}"
-    own = [f"uid={launch.uid}", f"gid={launch.gid}"]
-    state = ["nosuid", "nodev", "mode=0700", f"size={state_bytes(launch.memory_bytes)}", *own]
+    shm = f"size={shm_bytes(start.limits.memory_bytes)}"
+    own = [f"uid={start.image.uid}", f"gid={start.image.gid}"]
+    state = ["nosuid", "nodev", "mode=0700", f"size={state_bytes(start.limits.memory_bytes)}", *own]
     mounts = [
         _mount("/proc", "proc", "proc", safe),
         _mount("/dev", "tmpfs", "tmpfs", ["nosuid", "strictatime", "mode=755", DEV_SIZE]),
         _mount("/dev/pts", "devpts", "devpts", tty),
         _mount("/dev/shm", "tmpfs", "shm", [*safe, "mode=1777", shm]),
         _mount("/dev/mqueue", "mqueue", "mqueue", safe),
-        _mount("/sys", "sysfs", "sysfs", [*safe, "ro"] if "paths" in launch.protections else safe),
+        _mount("/sys", "sysfs", "sysfs", [*safe, "ro"]),
         *_cgroup_mounts(around.views),
     ]
     for source, shown in around.shared.items():
@@ -222,7 +174,7 @@ def _mount(destination: str, kind: str, source: str, options: Sequence[str]) -> 
     return {"destination": destination, "type": kind, "source": source, "options": list(options)}
 
 
-def _linux(launch: Launch, around: Surroundings) -> dict[str, Any]:
+def _linux(around: Surroundings) -> dict[str, Any]:
     mapping = [{"containerID": 0, "hostID": around.first_id, "size": 65536}]
     linux: dict[str, Any] = {
         "namespaces": [
@@ -232,10 +184,10 @@ def _linux(launch: Launch, around: Surroundings) -> dict[str, Any]:
         ],
         "uidMappings": mapping,
         "gidMappings": mapping,
+        "maskedPaths": list(MASKED),
+        "readonlyPaths": list(READONLY),
     }
-    if "paths" in launch.protections:
-        linux |= {"maskedPaths": list(MASKED), "readonlyPaths": list(READONLY)}
-    if around.seccomp is not None and "seccomp" in launch.protections:
+    if around.seccomp is not None:
         linux["seccomp"] = around.seccomp
     if around.cgroup is not None:
         # Its limits are there already: the launcher made the cgroup.

@@ -37,9 +37,18 @@ from opensandbox_server.runtimes.oci.launcher.set_aside import SetAside
 from opensandbox_server.runtimes.oci.launcher.slots import Slot, Slots
 from opensandbox_server.runtimes.oci.launcher.stage import Stage
 from opensandbox_server.runtimes.oci.launcher.trash import Trash
+from opensandbox_server.runtimes.oci.protocol import (
+    Description,
+    Inspected,
+    NotUnderstoodEntry,
+    Start,
+)
 
 KILL_SECONDS = 10.0
 """How long a killed sandbox may go on without fewer processes than before."""
+
+Config = Callable[[Start, bundle.Surroundings], dict[str, Any]]
+"""What makes the config of a bundle: bundle.config."""
 
 
 class Unknown(Exception):
@@ -63,6 +72,7 @@ class Tools:
     """The address sandboxes ask for names."""
     seccomp_profile: dict[str, Any] | None
     seccomp_filter: bytes | None
+    config: Config
 
 
 class Instances:
@@ -95,39 +105,41 @@ class Instances:
         slots = [m.record.slot for m in self._members.values() if not m.record.has_ended]
         return slots + [slot for slot in kept if slot is not None]
 
-    def set_aside(self) -> list[dict[str, Any]]:
-        """Tell what was found and not understood."""
-        return [{"name": name, "why": each.why} for name, each in sorted(self._set_aside.items())]
+    def not_understood(self) -> list[NotUnderstoodEntry]:
+        """Tell what was found and is left as it is."""
+        return [
+            NotUnderstoodEntry(name, each.why) for name, each in sorted(self._set_aside.items())
+        ]
 
     def use(self, slots: Slots) -> None:
         """Take the slots, which are made after the running sandboxes were found."""
         self._slots = slots
 
-    def start(self, launch: bundle.Launch, socket: str, listener: int) -> dict[str, Any]:
+    def start(self, start: Start, listener: int) -> Description:
         """Start a sandbox; when it fails nothing of it is left."""
         slots = self._need_slots()
         slot = slots.take()
-        directory = self._directory / launch.id
+        directory = self._directory / start.spec.id
         record = Record(
-            id=launch.id,
-            image=launch.image,
+            id=start.spec.id,
+            image=start.spec.image,
             slot=slot.index,
-            socket=socket,
+            socket=start.socket,
             runner=self._tools.program.name,
             created=time.time(),
-            cgroup=launch.id,
+            cgroup=start.spec.id,
         )
         try:
             with self._orphans.spared(), contextlib.ExitStack() as undo:
                 undo.callback(slots.give_back, slot.index)
                 undo.callback(self._tools.trash.put, slot.directory)
-                self._make(launch, record, slot, directory, listener, undo)
+                self._make(start, record, slot, directory, listener, undo)
                 undo.pop_all()
         finally:
             slot.release_namespaces()
-            self._tools.stage.clear(launch.id)
+            self._tools.stage.clear(start.spec.id)
             self._orphans.reap()
-        return self.describe(self._members[launch.id])
+        return self.describe(self._members[start.spec.id])
 
     def stop(self, name: str) -> None:
         """End a sandbox and put everything of it into the trash; an unknown one is no error."""
@@ -153,36 +165,32 @@ class Instances:
         """Thaw."""
         self._tools.cgroups.thaw(self._running(name).record.cgroup)
 
-    def all(self) -> list[dict[str, Any]]:
+    def all(self) -> list[Description]:
         """Describe every sandbox, and what may be one."""
         aside = [each.describe() for each in list(self._set_aside.values()) if each.is_sandbox]
         return [self.describe(member) for member in list(self._members.values())] + aside
 
-    def inspect(self, name: str, log_bytes: int) -> dict[str, Any]:
+    def inspect(self, name: str, log_bytes: int) -> Inspected:
         """Describe one, with the end of its log."""
         member = self._known(name)
-        record = member.record
         kept = logs.read_log(member.directory, log_bytes)
-        details = {"image": record.image, "program": record.runner}
-        return self.describe(member) | {
-            "logs": kept.decode(errors="replace"),
-            "details": details,
-        }
+        details = {"image": member.record.image, "program": member.record.runner}
+        return Inspected(self.describe(member), kept.decode(errors="replace"), details)
 
-    def describe(self, member: Member) -> dict[str, Any]:
+    def describe(self, member: Member) -> Description:
         """Return what the server is told of one."""
         record = member.record
         is_paused = not record.has_ended and self._tools.cgroups.is_frozen(record.cgroup)
-        return {
-            "id": record.id,
-            "state": "exited" if record.has_ended else "paused" if is_paused else "running",
-            "socket": record.socket,
-            "created": record.created,
-            "exit_code": record.exit_code,
-            "reason": record.reason,
-        }
+        return Description(
+            id=record.id,
+            state="exited" if record.has_ended else "paused" if is_paused else "running",
+            socket=record.socket,
+            created=record.created,
+            exit_code=record.exit_code,
+            reason=record.reason,
+        )
 
-    def ended(self, name: str) -> dict[str, Any] | None:
+    def ended(self, name: str) -> Description | None:
         """Note that the first process of a sandbox is gone; None when it was stopped."""
         member = self._members.get(name)
         if member is None:
@@ -209,7 +217,7 @@ class Instances:
 
     def _make(
         self,
-        launch: bundle.Launch,
+        start: Start,
         record: Record,
         slot: Slot,
         directory: Path,
@@ -221,50 +229,52 @@ class Instances:
         undo.callback(tools.trash.put, directory)
         write_record(directory, record)  # from here on it is known for a start of ours
         # Opened on the stage: the sandbox sees the path in /proc/1/fd.
-        output = logs.open_pipe(tools.stage.sandboxes / launch.id)
+        output = logs.open_pipe(tools.stage.sandboxes / start.spec.id)
         undo_output = undo.enter_context(contextlib.ExitStack())
         undo_output.callback(os.close, output)
-        tools.logs.follow(launch.id, directory)
-        undo.callback(tools.logs.forget, launch.id)
+        tools.logs.follow(start.spec.id, directory)
+        undo.callback(tools.logs.forget, start.spec.id)
         undo.callback(tools.cgroups.remove, record.cgroup)
         undo.callback(tools.cgroups.kill, record.cgroup)
-        tools.cgroups.make(record.cgroup, launch.limits)
-        bundle_dir = self._prepare_bundle(launch, slot, directory)
+        tools.cgroups.make(record.cgroup, start.limits)
+        bundle_dir = self._prepare_bundle(start, slot, directory)
         with empty_file() as nothing, tools.cgroups.opened_entrance(record.cgroup) as entrance:
             files = {0: nothing, 1: output, 2: output, 3: listener, 4: entrance}
-            record.pid = self._run_in_cgroup(launch, record, bundle_dir, files)
+            record.pid = self._run_in_cgroup(start, record, bundle_dir, files)
         member = Member(record, directory, os.pidfd_open(record.pid))
         undo.callback(member.forget_process)
         record.start_ticks, record.boot = start_ticks(record.pid), boot_id()
         write_record(directory, record)
         undo_output.close()
-        undo.callback(self._members.pop, launch.id, None)
-        self._members[launch.id] = member
-        self._watch(os.dup(member.pidfd), launch.id)
+        undo.callback(self._members.pop, start.spec.id, None)
+        self._members[start.spec.id] = member
+        self._watch(os.dup(member.pidfd), start.spec.id)
 
-    def _prepare_bundle(self, launch: bundle.Launch, slot: Slot, directory: Path) -> Path:
+    def _prepare_bundle(self, start: Start, slot: Slot, directory: Path) -> Path:
         tools = self._tools
-        bundle_dir = tools.stage.bundle_dir(launch.id)
-        address = slot.address if launch.has_network else None
-        nameserver = tools.nameserver if launch.has_network else None
-        if not launch.has_network:
+        bundle_dir = tools.stage.bundle_dir(start.spec.id)
+        address = slot.address if start.spec.has_network else None
+        nameserver = tools.nameserver if start.spec.has_network else None
+        if not start.spec.has_network:
             self._need_slots().unplug(slot)
-        rootfs.write_etc(directory, launch.hostname, address, nameserver)
-        upper = str(tools.stage.sandboxes / launch.id)
-        root = rootfs.mount_rootfs(launch.rootfs, upper, bundle_dir, slot.userns, slot.first_id)
+        rootfs.write_etc(directory, bundle.hostname(start.spec), address, nameserver)
+        upper = str(tools.stage.sandboxes / start.spec.id)
+        root = rootfs.mount_rootfs(
+            str(start.image.rootfs), upper, bundle_dir, slot.userns, slot.first_id
+        )
         around = bundle.Surroundings(
             rootfs=str(root),
             execd=str(tools.stage.execd),
             userns=f"/proc/{os.getpid()}/fd/{slot.userns}",
             netns=f"/proc/{os.getpid()}/fd/{slot.netns}",
             first_id=slot.first_id,
-            shared=tools.stage.show(launch.host_paths, launch.packs),
+            shared=tools.stage.show(start.image.host_paths, start.image.packs),
             seccomp=tools.seccomp_profile,
             filter=tools.seccomp_filter,
-            cgroup=f"/{tools.cgroups.path(launch.id)}" if self._program_makes_cgroup else None,
-            views={place: str(own) for place, own in tools.cgroups.views(launch.id).items()},
+            cgroup=f"/{tools.cgroups.path(start.spec.id)}" if self._program_makes_cgroup else None,
+            views={place: str(own) for place, own in tools.cgroups.views(start.spec.id).items()},
         )
-        (bundle_dir / "config.json").write_text(json.dumps(bundle.config(launch, around)))
+        (bundle_dir / "config.json").write_text(json.dumps(tools.config(start, around)))
         return bundle_dir
 
     @property
@@ -272,11 +282,11 @@ class Instances:
         return self._tools.program.needs_own_cgroup(is_v1=self._tools.cgroups.is_entered_by_us)
 
     def _run_in_cgroup(
-        self, launch: bundle.Launch, record: Record, bundle_dir: Path, files: dict[int, int]
+        self, start: Start, record: Record, bundle_dir: Path, files: dict[int, int]
     ) -> int:
         """Spawn from a thread of its own, which enters the cgroup first and ends there."""
         makes_cgroup = self._program_makes_cgroup
-        divide = partial(self._tools.cgroups.divide, record.cgroup, launch.limits)
+        divide = partial(self._tools.cgroups.divide, record.cgroup, start.limits)
         results: list[int] = []
         faults: list[Exception] = []
 
@@ -285,13 +295,13 @@ class Instances:
                 if not makes_cgroup:
                     self._tools.cgroups.enter(record.cgroup)
                 started = self._tools.program.run(
-                    launch.id, bundle_dir, files, makes_cgroup=makes_cgroup, divide=divide
+                    start.spec.id, bundle_dir, files, makes_cgroup=makes_cgroup, divide=divide
                 )
                 results.append(started)
             except Exception as fault:  # noqa: BLE001  # raised again by the caller
                 faults.append(fault)
 
-        thread = threading.Thread(target=run, name=f"run {launch.id}")
+        thread = threading.Thread(target=run, name=f"run {start.spec.id}")
         thread.start()
         thread.join()
         if faults:
@@ -371,9 +381,7 @@ class Instances:
 
     def _note_end(self, member: Member, code: int | None, reason: str) -> None:
         member.record.has_ended, member.record.exit_code, member.record.reason = True, code, reason
-        with contextlib.suppress(
-            OSError
-        ):  # no bundle_dir: the next launcher sees that it has ended
+        with contextlib.suppress(OSError):  # no room: the next launcher sees that it has ended
             write_record(member.directory, member.record)
 
     def _is_member(self, pid: int) -> bool:

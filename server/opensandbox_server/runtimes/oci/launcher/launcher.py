@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The helper process of the embedded runtime: `python -m opensandbox_server.runtimes.oci.launcher`.
+"""The launcher: a process beside the server that does for it whatever blocks.
 
 It lives as long as the server and speaks with it over one inherited socket (`protocol.py`). It does
-what blocks: namespaces, mounts, cgroups, starting the OCI runtime, reading logs. Sandboxes outlive
-it; the next one finds them again.
+namespaces, mounts, cgroups, starts of the OCI runtime and logs. Sandboxes outlive it; the next one
+finds them again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import socket
 import sys
 import threading
 import traceback
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -25,11 +24,16 @@ from typing import Any
 from opensandbox_server.host.full_disk import explain
 from opensandbox_server.runtimes.oci import protocol
 from opensandbox_server.runtimes.oci.bounds import Limits
-from opensandbox_server.runtimes.oci.launcher import seccomp, syscalls
-from opensandbox_server.runtimes.oci.launcher.bundle import Launch
+from opensandbox_server.runtimes.oci.launcher import bundle, seccomp, syscalls
 from opensandbox_server.runtimes.oci.launcher.cgroups.cgroups import find_cgroups
 from opensandbox_server.runtimes.oci.launcher.cgroups.tree import Cgroups
-from opensandbox_server.runtimes.oci.launcher.instances import Ended, Instances, Tools, Unknown
+from opensandbox_server.runtimes.oci.launcher.instances import (
+    Config,
+    Ended,
+    Instances,
+    Tools,
+    Unknown,
+)
 from opensandbox_server.runtimes.oci.launcher.logs import Logs
 from opensandbox_server.runtimes.oci.launcher.namespaces import Namespaces
 from opensandbox_server.runtimes.oci.launcher.program import find_oci_program
@@ -44,8 +48,11 @@ _KINDS = {Unknown: "unknown", Ended: "ended"}
 class Launcher:
     """Answers the server's requests until its end of the socket is closed."""
 
-    def __init__(self, channel: socket.socket, setup: protocol.Setup) -> None:
-        """Take the socket and what the server said first."""
+    def __init__(
+        self, channel: socket.socket, setup: protocol.Setup, config: Config = bundle.config
+    ) -> None:
+        """Take the socket, what the server said first, and what makes the config of a bundle."""
+        self._config = config
         self._channel = channel
         self._setup = setup
         self._sending = threading.Lock()
@@ -85,6 +92,7 @@ class Launcher:
             nameserver=str(network.block.gateway),
             seccomp_profile=None if seccomp_filter else seccomp.profile(),
             seccomp_filter=seccomp_filter,
+            config=self._config,
         )
         self.instances = Instances(sandboxes, tools, self._watch)
         from opensandbox_server.runtimes.oci.launcher.slots import Slots
@@ -160,51 +168,48 @@ class Launcher:
             ended = self.instances.ended(name)
         except Exception:  # noqa: BLE001  # its end is news, whatever is left of it
             traceback.print_exc()
-            told = (each for each in self.instances.all() if each["id"] == name)
-            ended = next((each for each in told if each["state"] == "exited"), None)
+            known = (each for each in self.instances.all() if each.id == name)
+            ended = next((each for each in known if each.state == "exited"), None)
         finally:
             os.close(pidfd)
         if ended is not None:
-            self._send({"event": ended})
+            self._send({"event": protocol.to_plain(ended)})
 
-    def _dispatch(self, request: dict[str, Any], descriptors: list[int]) -> None:
-        verb = request["verb"]
-        pool = self._starts if verb == "start" else self._others
-        pool.submit(self._answer, request, descriptors)
+    def _dispatch(self, message: dict[str, Any], descriptors: list[int]) -> None:
+        pool = self._starts if protocol.is_start(message) else self._others
+        pool.submit(self._answer, message, descriptors)
 
-    def _work(
-        self, verb: str, request: dict[str, Any], descriptors: list[int]
-    ) -> Callable[[], Any]:
-        instances, name = self.instances, request.get("id", "")
-        if verb == "start":
-            return lambda: self._start(request, descriptors)
-        verbs: dict[str, Callable[[], Any]] = {
-            "stop": lambda: instances.stop(name),
-            "pause": lambda: instances.pause(name),
-            "resume": lambda: instances.resume(name),
-            "all": instances.all,
-            "set_aside": instances.set_aside,
-            "inspect": lambda: instances.inspect(name, request["log_bytes"]),
-        }
-        return verbs[verb]
-
-    def _start(self, request: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
-        (listener,) = descriptors
+    def _answer(self, message: dict[str, Any], descriptors: list[int]) -> None:
+        seq = message["seq"]
         try:
-            launch = Launch(**request["launch"])
-            return self.instances.start(launch, request["socket"], listener)
-        finally:
-            os.close(listener)
-
-    def _answer(self, request: dict[str, Any], descriptors: list[int]) -> None:
-        seq = request["seq"]
-        try:
-            work = self._work(request["verb"], request, descriptors)
-            answer = {"seq": seq, "result": work()}
+            result = protocol.to_plain(self._do(protocol.verb_of(message), descriptors))
+            answer = {"seq": seq, "result": result}
         except Exception as fault:  # noqa: BLE001  # the server is told
             kind = _KINDS.get(type(fault), "failed")
             answer = {"seq": seq, "error": explain(fault), "kind": kind}
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
         self._send(answer)
+
+    def _do(self, verb: protocol.Verb[Any], descriptors: list[int]) -> Any:
+        instances = self.instances
+        match verb:
+            case protocol.Start():
+                (listener,) = descriptors
+                return instances.start(verb, listener)
+            case protocol.Stop(id=name):
+                return instances.stop(name)
+            case protocol.Pause(id=name):
+                return instances.pause(name)
+            case protocol.Resume(id=name):
+                return instances.resume(name)
+            case protocol.Inspect(id=name, log_bytes=count):
+                return instances.inspect(name, count)
+            case protocol.ListAll():
+                return instances.all()
+            case protocol.ListNotUnderstood():
+                return instances.not_understood()
 
     def _send(self, message: dict[str, Any]) -> None:
         with self._sending, contextlib.suppress(BrokenPipeError):

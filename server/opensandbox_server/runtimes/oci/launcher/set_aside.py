@@ -6,7 +6,8 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from opensandbox_server.runtimes.oci.protocol import Description
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +27,7 @@ class SetAside:
             return (self.directory / "upper").stat().st_uid
         return -1
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Description:
         """Return what the server is told of it: nothing can be done with it but to end it."""
-        return {
-            "id": self.directory.name,
-            "state": "exited",
-            "socket": "",
-            "created": self.since,
-            "exit_code": None,
-            "reason": f"it was set aside: {self.why}",
-        }
+        reason = f"it was set aside: {self.why}"
+        return Description(self.directory.name, "exited", "", self.since, reason=reason)
