@@ -11,7 +11,11 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
-from server.tests.world import World, open_world
+from opensandbox.models import CreateSandboxRequest
+from opensandbox_server.errors import SandboxNotFound
+from opensandbox_server.sandboxes.principal import Principal
+from opensandbox_server.telemetry.timing import Timing
+from server.tests.world import ANYBODY, World, create_request, open_world
 
 pytestmark = pytest.mark.anyio
 
@@ -211,7 +215,7 @@ class TestRenew:
     async def test_at_its_time_a_sandbox_is_gone(self, world: World) -> None:
         made = await world.create()
         at_once = datetime.now(UTC) + timedelta(milliseconds=20)
-        await world.sandboxes.renew(made["id"], at_once)
+        await world.sandboxes.renew(ANYBODY, made["id"], at_once)
         while (await world.client.get(f"/v1/sandboxes/{made['id']}")).status_code != 404:
             await asyncio.sleep(A_MOMENT)
         assert await world.runtime.instances() == []
@@ -337,3 +341,35 @@ class TestDiagnostics:
         made = await world.create()
         answer = await world.client.get(f"/v1/sandboxes/{made['id']}/diagnostics/logs?scope=moon")
         assert (answer.status_code, answer.json()["code"]) == (400, "DIAGNOSTICS_SCOPE_UNSUPPORTED")
+
+
+class TestOwners:
+    """What belongs to somebody else is not there."""
+
+    async def test_every_verb_for_clients_sees_only_what_is_theirs(self, world: World) -> None:
+        made, stranger = await world.create(), Principal("somebody else")
+        name, sandboxes = made["id"], world.sandboxes
+        later = datetime.now(UTC) + timedelta(hours=1)
+        for asked in (
+            sandboxes.patch_metadata(stranger, name, {}),
+            sandboxes.delete(stranger, name),
+            sandboxes.renew(stranger, name, later),
+            sandboxes.pause(stranger, name),
+            sandboxes.resume(stranger, name),
+            sandboxes.inspect(stranger, name),
+            sandboxes.events(stranger, name, 1),
+        ):
+            with pytest.raises(SandboxNotFound):
+                await asked
+        with pytest.raises(SandboxNotFound):
+            sandboxes.get(stranger, name)
+        assert sandboxes.list(stranger, (), {}) == []
+        assert await state(world, name) == "Running"
+
+    async def test_owners_have_idempotency_keys_of_their_own(self, world: World) -> None:
+        request = CreateSandboxRequest.model_validate(create_request())
+        mine = await world.sandboxes.create(Principal("me"), request, Timing(), "key")
+        theirs = await world.sandboxes.create(Principal("you"), request, Timing(), "key")
+        again = await world.sandboxes.create(Principal("me"), request, Timing(), "key")
+        assert (again is mine, theirs is mine) == (True, False)
+        assert (mine.stored.owner, theirs.stored.owner) == ("me", "you")

@@ -19,7 +19,7 @@ from opensandbox_server.errors import PartEnded, StoreFault
 from opensandbox_server.runtimes.base import Instance, RuntimeEvent, RuntimeFault, RuntimeHome
 from opensandbox_server.runtimes.fake import FakeRuntime
 from opensandbox_server.serve import _until
-from server.tests.world import World, open_world
+from server.tests.world import ANYBODY, World, open_world
 
 pytestmark = pytest.mark.anyio
 SECONDS = 30
@@ -40,17 +40,17 @@ async def until(is_true: Callable[[], bool]) -> None:
 
 
 def state_of(world: World, made: dict[str, Any]) -> str:
-    return str(world.sandboxes.get(made["id"]).status.state)
+    return str(world.sandboxes.get(ANYBODY, made["id"]).status.state)
 
 
 def life_of(world: World, made: dict[str, Any]) -> timedelta:
-    until_then = world.sandboxes.get(made["id"]).wanted.expires_at
+    until_then = world.sandboxes.get(ANYBODY, made["id"]).stored.expires_at
     assert until_then is not None
     return until_then - datetime.now(UTC)
 
 
 def is_there(world: World, made: dict[str, Any]) -> bool:
-    return any(each.wanted.id == made["id"] for each in world.sandboxes.list((), {}))
+    return any(each.stored.id == made["id"] for each in world.sandboxes.list(ANYBODY, (), {}))
 
 
 async def readiness(world: World) -> tuple[int, str]:
@@ -63,7 +63,9 @@ async def test_what_happens_while_the_store_is_locked_is_stored_afterwards(tmp_p
     async with open_world(tmp_path, renew_intent={"enabled": True}) as world:
         exits, used, expires = [await world.create(extensions=renews) for _ in range(3)]
         assert await readiness(world) == (200, "")
-        await world.sandboxes.renew(expires["id"], datetime.now(UTC) + timedelta(seconds=0.5))
+        await world.sandboxes.renew(
+            ANYBODY, expires["id"], datetime.now(UTC) + timedelta(seconds=0.5)
+        )
         with locked(tmp_path / "opensandbox.db"):
             world.runtime.exit(exits["id"], 7)
             world.sandboxes.saw_traffic({used["id"]: 1})
@@ -75,7 +77,7 @@ async def test_what_happens_while_the_store_is_locked_is_stored_afterwards(tmp_p
         await until(lambda: not world.sandboxes.down)
         await until(lambda: life_of(world, used) > timedelta(minutes=50))
         await until(lambda: not is_there(world, expires))
-        noted = [event.kind for event in await world.sandboxes.events(exits["id"], 10)]
+        noted = [event.kind for event in await world.sandboxes.events(ANYBODY, exits["id"], 10)]
         assert noted == ["Created", "Started", "Exited"]
         assert await readiness(world) == (200, "")
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from server.tests.world import World, create_request, open_world
+from server.tests.world import ANYBODY, World, create_request, open_world
 
 pytestmark = pytest.mark.anyio
 
@@ -218,13 +218,13 @@ async def test_traffic_lengthens_no_life_beyond_the_operators_choice(tmp_path: P
     server = {"max_sandbox_timeout_seconds": 100}
     async with open_world(tmp_path, server=server, renew_intent={"enabled": True}) as world:
         made = await world.create(timeout=60, extensions={"access.renew.extend.seconds": "3600"})
-        sandbox = world.sandboxes.get(made["id"])
-        before, longest = sandbox.wanted.expires_at, timedelta(seconds=100)
+        sandbox = world.sandboxes.get(ANYBODY, made["id"])
+        before, longest = sandbox.stored.expires_at, timedelta(seconds=100)
         world.sandboxes.saw_traffic({made["id"]: 1})
-        while sandbox.wanted.expires_at == before:
+        while sandbox.stored.expires_at == before:
             await asyncio.sleep(0.01)
-        assert sandbox.wanted.expires_at
-        assert sandbox.wanted.expires_at - datetime.now(UTC) <= longest
+        assert sandbox.stored.expires_at
+        assert sandbox.stored.expires_at - datetime.now(UTC) <= longest
 
 
 async def test_a_closed_door_undoes_the_create(world: World) -> None:

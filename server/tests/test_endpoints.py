@@ -15,13 +15,14 @@ import pytest
 from opensandbox_server.errors import InvalidParameter, InvalidPort
 from opensandbox_server.ingress.endpoints import Endpoints, RequestOrigin
 from opensandbox_server.ingress.signing import Signer
-from opensandbox_server.sandboxes.wanted import Wanted
+from opensandbox_server.runtimes.base import SandboxSpec
 from opensandbox_server.settings.sections import Ingress
+from opensandbox_server.store.stored import StoredSandbox
 
 ID = "0b1f8f7e-1c52-4f0a-9d1c-2f1f5b1a0c3d"
-WANTED = Wanted(ID, "i", ("x",), datetime.now(UTC), execd_token="execd")  # noqa: S106
+WANTED = StoredSandbox(SandboxSpec(ID, "i", ("x",)), datetime.now(UTC), execd_token="execd")  # noqa: S106
 SECURE = replace(WANTED, secure_token="secure")  # noqa: S106
-WAY = RequestOrigin("me:8080", "/v1")
+ORIGIN = RequestOrigin("me:8080", "/v1")
 SIGNER = Signer("k", b"a key of some length")
 NOW, LATER = 1_800_000_000.0, 1_800_000_060
 TOKEN = {"X-EXECD-ACCESS-TOKEN": "execd"}
@@ -38,7 +39,7 @@ BEHIND_NAT = Endpoints(Ingress(), SIGNER, eip="public:80")
 
 
 @pytest.mark.parametrize(
-    ("ways", "wanted", "port", "endpoint", "headers"),
+    ("endpoints", "stored", "port", "endpoint", "headers"),
     [
         (DIRECT, WANTED, 44772, f"me:8080/v1/sandboxes/{ID}/proxy/44772", TOKEN),
         (DIRECT, WANTED, 3000, f"me:8080/v1/sandboxes/{ID}/proxy/3000", {}),
@@ -58,14 +59,14 @@ BEHIND_NAT = Endpoints(Ingress(), SIGNER, eip="public:80")
     ],
 )
 def test_the_form_follows_the_settings(
-    ways: Endpoints, wanted: Wanted, port: int, endpoint: str, headers: dict[str, str]
+    endpoints: Endpoints, stored: StoredSandbox, port: int, endpoint: str, headers: dict[str, str]
 ) -> None:
-    found = ways.of(wanted, port, WAY)
+    found = endpoints.of(stored, port, ORIGIN)
     assert (found.endpoint, found.headers) == (endpoint, headers)
 
 
 def test_through_the_api_no_routing_header_is_needed() -> None:
-    found = gateway("header").of(SECURE, 3000, WAY, via_api=True)
+    found = gateway("header").of(SECURE, 3000, ORIGIN, via_api=True)
     assert found.endpoint == f"me:8080/v1/sandboxes/{ID}/proxy/3000"
     assert found.headers == SECRET
 
@@ -86,7 +87,7 @@ def expected() -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("ways", "form"),
+    ("endpoints", "form"),
     [
         (DIRECT, "me:8080/{id}/3000/{until}/{signature}"),
         (BEHIND_NAT, "public:80/{id}/3000/{until}/{signature}"),
@@ -94,9 +95,9 @@ def expected() -> tuple[str, str]:
         (gateway("wildcard"), "{signature}.{id}-3000-{until}.boxes.example.com"),
     ],
 )
-def test_a_signed_route_needs_no_headers(ways: Endpoints, form: str) -> None:
+def test_a_signed_route_needs_no_headers(endpoints: Endpoints, form: str) -> None:
     until, signature = expected()
-    found = ways.signed(SECURE, 3000, WAY, LATER, NOW)
+    found = endpoints.signed(SECURE, 3000, ORIGIN, LATER, NOW)
     assert found.endpoint == form.format(id=ID, until=until, signature=signature)
     assert found.headers == {}
     assert int(until, 36) == LATER
@@ -105,17 +106,17 @@ def test_a_signed_route_needs_no_headers(ways: Endpoints, form: str) -> None:
 
 def test_a_signed_route_by_header_carries_all_of_it_there() -> None:
     until, signature = expected()
-    found = gateway("header").signed(WANTED, 3000, WAY, LATER, NOW)
+    found = gateway("header").signed(WANTED, 3000, ORIGIN, LATER, NOW)
     assert found.headers == {"OpenSandbox-Ingress-To": f"{ID}-3000-{until}-{signature}"}
 
 
 @pytest.mark.parametrize("expires", [-1, 0, int(NOW), 36**13])
 def test_a_signed_route_ends_in_the_future(expires: int) -> None:
     with pytest.raises(InvalidParameter, match="expires"):
-        DIRECT.signed(WANTED, 3000, WAY, expires, NOW)
+        DIRECT.signed(WANTED, 3000, ORIGIN, expires, NOW)
 
 
 @pytest.mark.parametrize("port", [-1, 0, 65536])
 def test_what_is_no_port_is_refused(port: int) -> None:
     with pytest.raises(InvalidPort):
-        DIRECT.of(WANTED, port, WAY)
+        DIRECT.of(WANTED, port, ORIGIN)

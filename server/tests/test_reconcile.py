@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from opensandbox_server.runtimes.base import ExecdAddress, Instance, InstanceState
+from opensandbox_server.runtimes.base import ExecdAddress, Instance, InstanceState, SandboxSpec
 from opensandbox_server.sandboxes.reconcile import Action, Adopt, End, Leave, MarkLost, plan
-from opensandbox_server.sandboxes.wanted import Wanted
+from opensandbox_server.store.stored import StoredSandbox
 
 NOW = datetime.now(UTC)
-WANTED = Wanted(id="s", image="i", entrypoint=("x",), created_at=NOW, has_answered=True)
+WANTED = StoredSandbox(SandboxSpec("s", "i", ("x",)), created_at=NOW, has_answered=True)
 UNANSWERED = replace(WANTED, has_answered=False)
 REPEATABLE = replace(UNANSWERED, is_repeatable=True)
 EXPIRED = replace(WANTED, expires_at=NOW - timedelta(seconds=1))
@@ -21,7 +21,7 @@ SEEN = Instance("s", InstanceState.RUNNING, ExecdAddress(tcp="h:1"), NOW)
 
 
 @pytest.mark.parametrize(
-    ("wanted", "seen", "kind"),
+    ("stored", "seen", "kind"),
     [
         (WANTED, SEEN, Adopt),
         (WANTED, replace(SEEN, state=InstanceState.PAUSED), Adopt),
@@ -38,14 +38,14 @@ SEEN = Instance("s", InstanceState.RUNNING, ExecdAddress(tcp="h:1"), NOW)
     ],
 )
 def test_every_combination_has_its_action(
-    wanted: Wanted | None, seen: Instance | None, kind: type[Action]
+    stored: StoredSandbox | None, seen: Instance | None, kind: type[Action]
 ) -> None:
-    actions = plan([wanted] if wanted else [], [seen] if seen else [], NOW)
+    actions = plan([stored] if stored else [], [seen] if seen else [], NOW)
     assert [type(action) for action in actions] == [kind]
 
 
 def test_each_sandbox_gets_one_action() -> None:
-    wanted = [replace(WANTED, id=name) for name in "abc"]
+    stored = [replace(WANTED, spec=replace(WANTED.spec, id=name)) for name in "abc"]
     seen = [replace(SEEN, id=name) for name in "bcd"]
-    actions = plan(wanted, seen, NOW)
+    actions = plan(stored, seen, NOW)
     assert [type(action) for action in actions] == [MarkLost, Adopt, Adopt, Leave]

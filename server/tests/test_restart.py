@@ -13,9 +13,10 @@ import pytest
 
 from opensandbox_server.errors import StartupError
 from opensandbox_server.runtimes.base import SandboxSpec, Secrets
-from opensandbox_server.sandboxes.wanted import Wanted
-from opensandbox_server.store.sqlite import open_store
-from server.tests.world import make_runtime, open_world
+from opensandbox_server.store.sqlite import open_sqlite
+from opensandbox_server.store.store import Query
+from opensandbox_server.store.stored import StoredSandbox
+from server.tests.world import ANYBODY, make_runtime, open_world
 
 pytestmark = pytest.mark.anyio
 
@@ -44,7 +45,7 @@ async def test_a_renewal_survives_the_restart(tmp_path: Path) -> None:
     async with open_world(tmp_path) as world:
         runtime, made = world.runtime, await world.create()
         until = datetime.now(UTC) + timedelta(days=2)
-        await world.sandboxes.renew(made["id"], until)
+        await world.sandboxes.renew(ANYBODY, made["id"], until)
     async with open_world(tmp_path, runtime) as world:
         info = (await world.client.get(f"/v1/sandboxes/{made['id']}")).json()
         assert datetime.fromisoformat(info["expiresAt"]) == until
@@ -53,9 +54,9 @@ async def test_a_renewal_survives_the_restart(tmp_path: Path) -> None:
 async def test_what_expired_meanwhile_is_ended(tmp_path: Path) -> None:
     async with open_world(tmp_path) as world:
         runtime, made = world.runtime, await world.create()
-    async with open_store(tmp_path / "opensandbox.db") as store:
-        wanted = (await store.sandboxes())[0]
-        await store.update(replace(wanted, expires_at=datetime.now(UTC)), "test")
+    async with open_sqlite(tmp_path / "opensandbox.db") as store:
+        wanted = (await store.query(Query()))[0]
+        await store.update(replace(wanted, expires_at=datetime.now(UTC)), wanted.revision, "test")
     async with open_world(tmp_path, runtime) as world:
         assert (await world.client.get(f"/v1/sandboxes/{made['id']}")).status_code == 404
         assert await runtime.instances() == []
@@ -125,7 +126,7 @@ async def test_a_row_that_cannot_be_read_keeps_nothing_else(
     async with open_world(tmp_path) as world:
         runtime = world.runtime
         made, spoilt = await world.create(), await world.create()
-    spoil = "UPDATE sandboxes SET wanted = '{\"id\": 1}' WHERE id = ?"
+    spoil = "UPDATE sandboxes SET spec = '{\"image\": 1}' WHERE id = ?"
     with sqlite3.connect(tmp_path / "opensandbox.db") as db:
         db.execute(spoil, (spoilt["id"],))
     db.close()
@@ -144,10 +145,12 @@ async def test_a_create_that_a_crash_cut_short_is_kept_only_for_who_will_ask_aga
     tmp_path: Path, is_repeatable: bool
 ) -> None:
     runtime = make_runtime(tmp_path)
-    cut_short = Wanted("cut-short", "any", ("x",), datetime.now(UTC), is_repeatable=is_repeatable)
-    async with open_store(tmp_path / "opensandbox.db") as store:
+    cut_short = StoredSandbox(
+        SandboxSpec("cut-short", "any", ("x",)), datetime.now(UTC), is_repeatable=is_repeatable
+    )
+    async with open_sqlite(tmp_path / "opensandbox.db") as store:
         await store.insert(cut_short)
-    await runtime.start(cut_short.spec(), Secrets("t"))
+    await runtime.start(cut_short.spec, Secrets("t"))
     async with open_world(tmp_path, runtime) as world:
         answer = await world.client.get("/v1/sandboxes/cut-short")
         assert answer.status_code == (200 if is_repeatable else 404)

@@ -22,13 +22,16 @@ from opensandbox_server.ingress.signing import Signer
 from opensandbox_server.runtimes import open_runtime
 from opensandbox_server.runtimes.base import RuntimeHome
 from opensandbox_server.runtimes.fake import FakeRuntime
+from opensandbox_server.sandboxes.principal import Principal
 from opensandbox_server.sandboxes.sandboxes import Sandboxes, open_sandboxes
 from opensandbox_server.settings.settings import Settings
-from opensandbox_server.store.sqlite import open_store
+from opensandbox_server.store.sqlite import open_sqlite
 
 KEY = "a key of the tests"
 HEADERS = {"OPEN-SANDBOX-API-KEY": KEY}
 ONE_KEY = ApiKeys.of([KEY])
+ANYBODY = Principal()
+"""Who has the key."""
 SIGNER = Signer("7", b"sixteen bytes or more")
 
 
@@ -112,7 +115,7 @@ async def open_world(
     runtime = runtime or make_runtime(data_dir)
     routes, endpoints = RememberedRoutes(), Endpoints(settings.ingress, SIGNER, settings.server.eip)
     async with (
-        open_store(settings.store_path, None, DataDir(data_dir).id()) as store,
+        open_sqlite(settings.store_path, None, DataDir(data_dir).id()) as store,
         open_runtime(runtime),
         open_sandboxes(settings, runtime, store, routes) as (sandboxes, _),
         httpx.AsyncClient(

@@ -11,7 +11,8 @@ from opensandbox import SandboxManagerSync
 from opensandbox.models import SandboxFilter
 from opensandbox_server.runtimes.oci.images import ImageStore
 from opensandbox_server.runtimes.oci.launcher.records import Record, survey
-from opensandbox_server.store.sqlite import open_store
+from opensandbox_server.store.sqlite import open_sqlite
+from opensandbox_server.store.store import Query
 from tests.e2e.server import make_home, obstacle, start_server
 from tests.stored.release import STORE, Release, releases
 
@@ -28,19 +29,19 @@ def data(release: Release, tmp_path: Path) -> Path:
 
 @EVERY_RELEASE
 async def test_the_store_is_read(release: Release, data: Path) -> None:
-    async with open_store(data / STORE, owner=(data / "id").read_text().strip()) as store:
-        found = {wanted.id: wanted for wanted in await store.sandboxes()}
+    async with open_sqlite(data / STORE, data_dir_id=(data / "id").read_text().strip()) as store:
+        found = {stored.id: stored for stored in await store.query(Query())}
         events = {name: [event.kind for event in await store.events(name, 9)] for name in found}
     assert found.keys() == release.expected.keys()
     for name, expected in release.expected.items():
-        wanted = found[name]
-        assert wanted.image == expected["image"]
-        assert list(wanted.entrypoint) == expected["entrypoint"]
-        assert dict(wanted.metadata) == expected["metadata"]
-        expires = wanted.expires_at.isoformat() if wanted.expires_at else None
+        stored = found[name]
+        assert stored.spec.image == expected["image"]
+        assert list(stored.spec.entrypoint) == expected["entrypoint"]
+        assert dict(stored.metadata) == expected["metadata"]
+        expires = stored.expires_at.isoformat() if stored.expires_at else None
         assert expires == expected["expires_at"]
         assert events[name][:2] == ["Created", "Started"]
-        assert len(wanted.execd_token) == 32
+        assert len(stored.execd_token) == 32
 
 
 @EVERY_RELEASE

@@ -8,6 +8,7 @@ from typing import Annotated, cast
 from fastapi import Depends, Request
 
 from opensandbox_server.ingress.endpoints import Endpoints, RequestOrigin
+from opensandbox_server.sandboxes.principal import Principal
 from opensandbox_server.sandboxes.sandboxes import Sandboxes
 from opensandbox_server.telemetry.timing import Timing
 
@@ -20,16 +21,21 @@ async def _endpoints(request: Request) -> Endpoints:
     return cast(Endpoints, request.app.state.endpoints)
 
 
+async def _timing(request: Request) -> Timing:
+    return cast(Timing, request.state.timing)
+
+
+async def _principal(request: Request) -> Principal:
+    return cast(Principal, request.state.principal)
+
+
 async def _request_origin(request: Request) -> RequestOrigin:
     prefix = "/v1" if request.url.path.startswith("/v1/") else ""
     return RequestOrigin(request.headers.get("host", "localhost"), prefix)
 
 
-async def _timing(request: Request) -> Timing:
-    return cast(Timing, request.state.timing)
-
-
 SandboxesDep = Annotated[Sandboxes, Depends(_sandboxes)]
 EndpointsDep = Annotated[Endpoints, Depends(_endpoints)]
-OriginDep = Annotated[RequestOrigin, Depends(_request_origin)]
 TimingDep = Annotated[Timing, Depends(_timing)]
+PrincipalDep = Annotated[Principal, Depends(_principal)]
+OriginDep = Annotated[RequestOrigin, Depends(_request_origin)]

@@ -16,6 +16,7 @@ from opensandbox_server.api.faults import fault_response
 from opensandbox_server.api.keys import ApiKeys
 from opensandbox_server.api.pages import refuse_page
 from opensandbox_server.errors import BodyTooLarge, MissingKey, RequestRefused, WrongKey
+from opensandbox_server.sandboxes.principal import Principal
 from opensandbox_server.telemetry.timing import Timing
 
 access = logging.getLogger("opensandbox_server.access")
@@ -78,7 +79,7 @@ class OneStartPerTurn:
 
 
 class Authentication:
-    """Lets through who has a key, and what is not too long."""
+    """Lets through who has a key, says who that is, and bounds what is sent."""
 
     def __init__(
         self, app: ASGIApp, keys: ApiKeys, names: frozenset[str], runtime_name: str
@@ -102,12 +103,14 @@ class Authentication:
             return BodyTooLarge(TOO_LONG)
         if scope["path"].removeprefix("/v1") in OPEN_PATHS:
             return None
-        if self._keys.is_open:
-            return refuse_page(headers, self._names)
         key = headers.get(KEY_HEADER)
-        if not key:
+        if not key and not self._keys.is_open:
             return MissingKey(f"The request has no API key: send it in the header {KEY_HEADER}.")
-        return None if self._keys.has(key) else WrongKey("The API key is not valid.")
+        by = Principal() if self._keys.is_open else self._keys.principal_of(key or "")
+        if by is None:
+            return WrongKey("The API key is not valid.")
+        scope.setdefault("state", {})["principal"] = by
+        return refuse_page(headers, self._names) if self._keys.is_open else None
 
 
 def _bounded(receive: Receive) -> Receive:

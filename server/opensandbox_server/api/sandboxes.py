@@ -16,7 +16,13 @@ from opensandbox.models import (
     SandboxInfo,
     SandboxRenewResponse,
 )
-from opensandbox_server.api.depends import EndpointsDep, OriginDep, SandboxesDep, TimingDep
+from opensandbox_server.api.depends import (
+    EndpointsDep,
+    OriginDep,
+    PrincipalDep,
+    SandboxesDep,
+    TimingDep,
+)
 from opensandbox_server.api.views import created, info_of, page_of
 from opensandbox_server.errors import InvalidParameter
 from opensandbox_server.sandboxes.metadata import parse_filter
@@ -33,13 +39,14 @@ async def create_sandbox(
     body: CreateSandboxRequest,
     response: Response,
     sandboxes: SandboxesDep,
+    by: PrincipalDep,
     endpoints: EndpointsDep,
     origin: OriginDep,
     timing: TimingDep,
     key: Key = None,
 ) -> SandboxCreateResponse:
     """Make a sandbox; it is usable when the answer comes."""
-    sandbox = await sandboxes.create(body, timing, key)
+    sandbox = await sandboxes.create(by, body, timing, key)
     response.headers["Server-Timing"] = timing.header()
     return created(sandbox, endpoints, origin)
 
@@ -47,53 +54,54 @@ async def create_sandbox(
 @router.get("/sandboxes", response_model_exclude_none=True)
 async def list_sandboxes(
     sandboxes: SandboxesDep,
+    by: PrincipalDep,
     state: Annotated[list[str] | None, Query()] = None,
     metadata: str = "",
     page: Page = 1,
     page_size: PageSize = 20,
 ) -> PagedSandboxInfos:
     """List sandboxes, newest first."""
-    return page_of(sandboxes.list(state or [], parse_filter(metadata)), page, page_size)
+    return page_of(sandboxes.list(by, state or [], parse_filter(metadata)), page, page_size)
 
 
 @router.get("/sandboxes/{sandbox_id}", response_model_exclude_none=True)
-async def get_sandbox(sandbox_id: str, sandboxes: SandboxesDep) -> SandboxInfo:
+async def get_sandbox(sandbox_id: str, sandboxes: SandboxesDep, by: PrincipalDep) -> SandboxInfo:
     """Show one sandbox."""
-    return info_of(sandboxes.get(sandbox_id))
+    return info_of(sandboxes.get(by, sandbox_id))
 
 
 @router.patch("/sandboxes/{sandbox_id}/metadata", response_model_exclude_none=True)
 async def patch_metadata(
-    sandbox_id: str, body: MetadataPatch, sandboxes: SandboxesDep
+    sandbox_id: str, body: MetadataPatch, sandboxes: SandboxesDep, by: PrincipalDep
 ) -> SandboxInfo:
     """Set tags, or remove those given as null."""
-    return info_of(await sandboxes.patch_metadata(sandbox_id, body))
+    return info_of(await sandboxes.patch_metadata(by, sandbox_id, body))
 
 
 @router.delete("/sandboxes/{sandbox_id}", status_code=204)
-async def delete_sandbox(sandbox_id: str, sandboxes: SandboxesDep) -> None:
+async def delete_sandbox(sandbox_id: str, sandboxes: SandboxesDep, by: PrincipalDep) -> None:
     """End a sandbox and everything of it."""
-    await sandboxes.delete(sandbox_id)
+    await sandboxes.delete(by, sandbox_id)
 
 
 @router.post("/sandboxes/{sandbox_id}/pause", status_code=202, response_class=Response)
-async def pause_sandbox(sandbox_id: str, sandboxes: SandboxesDep) -> None:
+async def pause_sandbox(sandbox_id: str, sandboxes: SandboxesDep, by: PrincipalDep) -> None:
     """Freeze a running sandbox."""
-    await sandboxes.pause(sandbox_id)
+    await sandboxes.pause(by, sandbox_id)
 
 
 @router.post("/sandboxes/{sandbox_id}/resume", status_code=202, response_class=Response)
-async def resume_sandbox(sandbox_id: str, sandboxes: SandboxesDep) -> None:
+async def resume_sandbox(sandbox_id: str, sandboxes: SandboxesDep, by: PrincipalDep) -> None:
     """Let a paused sandbox go on."""
-    await sandboxes.resume(sandbox_id)
+    await sandboxes.resume(by, sandbox_id)
 
 
 @router.post("/sandboxes/{sandbox_id}/renew-expiration", response_model_exclude_none=True)
 async def renew_sandbox(
-    sandbox_id: str, body: RenewExpirationRequest, sandboxes: SandboxesDep
+    sandbox_id: str, body: RenewExpirationRequest, sandboxes: SandboxesDep, by: PrincipalDep
 ) -> SandboxRenewResponse:
     """Choose when a sandbox ends."""
-    return SandboxRenewResponse(expires_at=await sandboxes.renew(sandbox_id, body.expires_at))
+    return SandboxRenewResponse(expires_at=await sandboxes.renew(by, sandbox_id, body.expires_at))
 
 
 @router.get("/sandboxes/{sandbox_id}/endpoints/{port}", response_model_exclude_none=True)
@@ -101,15 +109,16 @@ async def get_endpoint(
     sandbox_id: str,
     port: int,
     sandboxes: SandboxesDep,
+    by: PrincipalDep,
     endpoints: EndpointsDep,
     origin: OriginDep,
     use_server_proxy: bool = False,
     expires: int | None = None,
 ) -> SandboxEndpoint:
     """Tell how to reach a port of a sandbox."""
-    wanted = sandboxes.get(sandbox_id).wanted
+    stored = sandboxes.get(by, sandbox_id).stored
     if expires is None:
-        return endpoints.of(wanted, port, origin, via_api=use_server_proxy)
+        return endpoints.of(stored, port, origin, via_api=use_server_proxy)
     if use_server_proxy:
         raise InvalidParameter("expires cannot be used with use_server_proxy.")
-    return endpoints.signed(wanted, port, origin, expires, time.time())
+    return endpoints.signed(stored, port, origin, expires, time.time())

@@ -3,7 +3,7 @@
 
 from fastapi import APIRouter
 
-from opensandbox_server.api.depends import SandboxesDep
+from opensandbox_server.api.depends import PrincipalDep, SandboxesDep
 from opensandbox_server.errors import NotBuilt, PoolsNotBuilt, SnapshotsNotBuilt, TemplatesNotBuilt
 
 # specs/lifecycle.yaml describes them; the generated pages show what works.
@@ -11,9 +11,9 @@ router = APIRouter(include_in_schema=False)
 
 
 @router.post("/sandboxes/{sandbox_id}/snapshots", status_code=501)
-async def create_snapshot(sandbox_id: str, sandboxes: SandboxesDep) -> None:
+async def create_snapshot(sandbox_id: str, sandboxes: SandboxesDep, by: PrincipalDep) -> None:
     """Keep the file system of a sandbox."""
-    sandboxes.get(sandbox_id)
+    sandboxes.get(by, sandbox_id)
     raise SnapshotsNotBuilt("This server has no snapshots yet.")
 
 
@@ -43,7 +43,7 @@ async def pools() -> None:
     methods=["GET", "PUT", "PATCH", "DELETE"],
     status_code=501,
 )
-async def network_policy(sandbox_id: str, sandboxes: SandboxesDep) -> None:
+async def network_policy(sandbox_id: str, sandboxes: SandboxesDep, by: PrincipalDep) -> None:
     """Show and change what may go out of a sandbox."""
-    sandboxes.get(sandbox_id)
+    sandboxes.get(by, sandbox_id)
     raise NotBuilt("This server has no egress control yet.")

@@ -18,38 +18,38 @@ from opensandbox.models.endpoints import EGRESS_PORT, EXECD_PORT
 from opensandbox_server.ingress.endpoints import Endpoints, RequestOrigin
 from opensandbox_server.sandboxes.admission import kept_extensions
 from opensandbox_server.sandboxes.sandbox import Sandbox
-from opensandbox_server.sandboxes.wanted import Wanted
+from opensandbox_server.store.stored import StoredSandbox
 
 
 def info_of(sandbox: Sandbox) -> SandboxInfo:
     """Return what get, list and patch answer."""
-    wanted = sandbox.wanted
+    stored = sandbox.stored
     return SandboxInfo(
-        id=wanted.id,
+        id=stored.id,
         status=sandbox.status.to_wire(),
-        entrypoint=list(wanted.entrypoint),
-        created_at=wanted.created_at,
-        expires_at=wanted.expires_at,
-        image=SandboxImageSpec(wanted.image),
-        platform=_platform(wanted),
-        metadata=dict(wanted.metadata) or None,
-        extensions=kept_extensions(wanted.extensions) or None,
+        entrypoint=list(stored.spec.entrypoint),
+        created_at=stored.created_at,
+        expires_at=stored.expires_at,
+        image=SandboxImageSpec(stored.spec.image),
+        platform=_platform(stored),
+        metadata=dict(stored.metadata) or None,
+        extensions=kept_extensions(stored.extensions) or None,
     )
 
 
 def created(sandbox: Sandbox, endpoints: Endpoints, origin: RequestOrigin) -> SandboxCreateResponse:
     """Return what create answers, with the endpoints every client asks for next."""
-    wanted = sandbox.wanted
+    stored = sandbox.stored
     return SandboxCreateResponse(
-        id=wanted.id,
+        id=stored.id,
         status=sandbox.status.to_wire(),
-        entrypoint=list(wanted.entrypoint),
-        created_at=wanted.created_at,
-        expires_at=wanted.expires_at,
-        platform=_platform(wanted),
-        metadata=dict(wanted.metadata) or None,
-        extensions=kept_extensions(wanted.extensions) or None,
-        endpoints=_own_ports(wanted, endpoints, origin),
+        entrypoint=list(stored.spec.entrypoint),
+        created_at=stored.created_at,
+        expires_at=stored.expires_at,
+        platform=_platform(stored),
+        metadata=dict(stored.metadata) or None,
+        extensions=kept_extensions(stored.extensions) or None,
+        endpoints=_own_ports(stored, endpoints, origin),
     )
 
 
@@ -63,12 +63,13 @@ def page_of(found: Sequence[Sandbox], page: int, page_size: int) -> PagedSandbox
 
 
 def _own_ports(
-    wanted: Wanted, endpoints: Endpoints, origin: RequestOrigin
+    stored: StoredSandbox, endpoints: Endpoints, origin: RequestOrigin
 ) -> dict[str, SandboxEndpoint]:
-    return {str(port): endpoints.of(wanted, port, origin) for port in (EXECD_PORT, EGRESS_PORT)}
+    return {str(port): endpoints.of(stored, port, origin) for port in (EXECD_PORT, EGRESS_PORT)}
 
 
-def _platform(wanted: Wanted) -> PlatformSpec | None:
-    if wanted.platform is None:
+def _platform(stored: StoredSandbox) -> PlatformSpec | None:
+    if stored.spec.platform is None:
         return None
-    return PlatformSpec.model_validate({"os": wanted.platform[0], "arch": wanted.platform[1]})
+    system, architecture = stored.spec.platform
+    return PlatformSpec.model_validate({"os": system, "arch": architecture})

@@ -5,20 +5,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from opensandbox_server.errors import StartupError
 from opensandbox_server.host.data_dir import DataDir, open_data_dir
+from opensandbox_server.runtimes.base import SandboxSpec
 from opensandbox_server.runtimes.oci.launcher.records import NotUnderstood, Record
 from opensandbox_server.runtimes.oci.leftovers import CannotAdopt, Remains
 from opensandbox_server.runtimes.oci.options import read_options
-from opensandbox_server.sandboxes import wanted as wants
-from opensandbox_server.sandboxes.wanted import Wanted
 from opensandbox_server.settings.settings import Settings
-from opensandbox_server.store.sqlite import open_store
+from opensandbox_server.store import open_store, read_rows
+from opensandbox_server.store import stored as stored_form
+from opensandbox_server.store.stored import StoredSandbox
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Leftover:
     why: str
     found: Record | NotUnderstood | None
     """What is on the disk; None when only the store has something."""
-    row: Wanted | wants.NotUnderstood | None
+    row: StoredSandbox | stored_form.NotUnderstood | None
 
 
 def list_(settings: Settings) -> str:
@@ -65,8 +65,10 @@ def adopt(settings: Settings, names: Sequence[str]) -> str:
 
 def leftovers(settings: Settings) -> Sequence[Leftover]:
     """Look for everything that the next server would leave as it is."""
-    rows = _rows(settings)
-    unreadable = {name: row for name, row in rows.items() if isinstance(row, wants.NotUnderstood)}
+    rows = read_rows(settings)
+    unreadable = {
+        name: row for name, row in rows.items() if isinstance(row, stored_form.NotUnderstood)
+    }
     found: dict[str, Leftover] = {}
     for name, seen in remains.all() if (remains := _remains(settings)) else ():
         row = rows.get(name)
@@ -90,14 +92,14 @@ def _runs(settings: Settings, leftover: Leftover) -> bool:
 
 def _adopt(settings: Settings, leftover: Leftover) -> None:
     name, remains = leftover.name, _remains(settings)
-    row = leftover.row if isinstance(leftover.row, Wanted) else None
+    row = leftover.row if isinstance(leftover.row, StoredSandbox) else None
     if leftover.found is None or remains is None:
         raise StartupError(f"{name}: {leftover.why}; only a server that can read it can adopt it")
     if isinstance(leftover.found, NotUnderstood):
         if not leftover.found.is_sandbox:
             raise StartupError(f"{name}: {leftover.why}; it is no sandbox that could be adopted")
         try:
-            remains.adopt(name, row.image if row else "unknown")
+            remains.adopt(name, row.spec.image if row else "unknown")
         except (CannotAdopt, OSError) as fault:
             raise StartupError(f"{name}: it cannot be adopted: {fault}") from fault
     if row is None:
@@ -107,19 +109,16 @@ def _adopt(settings: Settings, leftover: Leftover) -> None:
 
 async def _remember(settings: Settings, name: str, image: str) -> None:
     """Write a row for a sandbox: its token is lost, so it can be paused and deleted, not used."""
-    wanted = Wanted(name, image, ("unknown",), datetime.now(UTC), has_answered=True)
-    async with open_store(settings.store_path, owner=_owner(settings)) as store:
+    spec = SandboxSpec(name, image, ("unknown",))
+    stored = StoredSandbox(spec, datetime.now(UTC), has_answered=True)
+    async with open_store(settings, DataDir(settings.data_dir)) as store:
         await store.delete(name)
-        await store.insert(wanted)
+        await store.insert(stored)
 
 
 async def _forget(settings: Settings, name: str) -> None:
-    async with open_store(settings.store_path, owner=_owner(settings)) as store:
+    async with open_store(settings, DataDir(settings.data_dir)) as store:
         await store.delete(name)
-
-
-def _owner(settings: Settings) -> str:
-    return DataDir(settings.data_dir).id()
 
 
 @contextlib.contextmanager
@@ -142,24 +141,3 @@ def _remains(settings: Settings) -> Remains | None:
         return None
     options = read_options(settings.runtime_options.get("oci", {}))
     return Remains(settings.data_dir, options.subnet)
-
-
-def _rows(settings: Settings) -> Mapping[str, Wanted | wants.NotUnderstood]:
-    """Read the store beside a server that may be using it."""
-    found: dict[str, Wanted | wants.NotUnderstood] = {}
-    path = settings.store_path
-    if not path.is_file():
-        return found
-    try:
-        with contextlib.closing(
-            sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
-        ) as db:
-            rows = db.execute("SELECT id, wanted FROM sandboxes").fetchall()
-    except sqlite3.Error as fault:
-        raise StartupError(f"cannot read the store {path}: {fault}") from fault
-    for name, text in rows:
-        try:
-            found[name] = wants.from_json(text)
-        except wants.NotUnderstood as reason:
-            found[name] = reason
-    return found

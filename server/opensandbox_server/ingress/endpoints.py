@@ -9,8 +9,8 @@ from opensandbox.models import SandboxEndpoint
 from opensandbox.models.endpoints import EXECD_PORT
 from opensandbox_server.errors import InvalidParameter, InvalidPort
 from opensandbox_server.ingress.signing import FIRST_EXPIRES, LAST_EXPIRES, Signer
-from opensandbox_server.sandboxes.wanted import Wanted
 from opensandbox_server.settings.sections import Ingress
+from opensandbox_server.store.stored import StoredSandbox
 
 EXECD_HEADER = "X-EXECD-ACCESS-TOKEN"
 SECURE_HEADER = "OpenSandbox-Secure-Access"
@@ -35,36 +35,36 @@ class Endpoints:
     eip: str = ""
 
     def of(
-        self, wanted: Wanted, port: int, origin: RequestOrigin, *, via_api: bool = False
+        self, stored: StoredSandbox, port: int, origin: RequestOrigin, *, via_api: bool = False
     ) -> SandboxEndpoint:
         """Return the endpoint of a port; via_api is always under the API's own address."""
         check_port(port)
-        headers = _tokens(wanted, port)
+        headers = _tokens(stored, port)
         if via_api or self.ingress.mode == "direct":
             return SandboxEndpoint(
-                endpoint=self._under_api(wanted.id, port, origin), headers=headers
+                endpoint=self._under_api(stored.id, port, origin), headers=headers
             )
         address, mode = self.ingress.gateway.address, self.ingress.gateway.route.mode
         if mode == "wildcard":
-            return SandboxEndpoint(endpoint=f"{wanted.id}-{port}.{address}", headers=headers)
+            return SandboxEndpoint(endpoint=f"{stored.id}-{port}.{address}", headers=headers)
         if mode == "uri":
-            return SandboxEndpoint(endpoint=f"{address}/{wanted.id}/{port}", headers=headers)
-        headers[ROUTE_HEADER] = f"{wanted.id}-{port}"
+            return SandboxEndpoint(endpoint=f"{address}/{stored.id}/{port}", headers=headers)
+        headers[ROUTE_HEADER] = f"{stored.id}-{port}"
         return SandboxEndpoint(endpoint=address, headers=headers)
 
     def signed(
-        self, wanted: Wanted, port: int, origin: RequestOrigin, expires: int, now: float
+        self, stored: StoredSandbox, port: int, origin: RequestOrigin, expires: int, now: float
     ) -> SandboxEndpoint:
         """Return an endpoint that needs no other proof until it expires."""
         check_port(port)
         if not max(now, FIRST_EXPIRES) < expires <= LAST_EXPIRES:
             raise InvalidParameter("expires: must be a time in the future, in Unix seconds.")
-        until, signature = self.signer.sign(wanted.id, port, expires)
+        until, signature = self.signer.sign(stored.id, port, expires)
         gateway = self.ingress.gateway
         if self.ingress.mode == "direct" or gateway.route.mode == "uri":
             host = (self.eip or origin.host) if self.ingress.mode == "direct" else gateway.address
-            return SandboxEndpoint(endpoint=f"{host}/{wanted.id}/{port}/{until}/{signature}")
-        route = f"{wanted.id}-{port}-{until}"
+            return SandboxEndpoint(endpoint=f"{host}/{stored.id}/{port}/{until}/{signature}")
+        route = f"{stored.id}-{port}-{until}"
         if gateway.route.mode == "wildcard":
             # Both in one would be longer than a label of a host name may be.
             return SandboxEndpoint(endpoint=f"{signature}.{route}.{gateway.address}")
@@ -82,10 +82,10 @@ def check_port(port: int) -> None:
         raise InvalidPort(f"Port {port} is not between 1 and 65535.")
 
 
-def _tokens(wanted: Wanted, port: int) -> dict[str, str]:
+def _tokens(stored: StoredSandbox, port: int) -> dict[str, str]:
     headers = {}
-    if port == EXECD_PORT and wanted.execd_token:
-        headers[EXECD_HEADER] = wanted.execd_token
-    if wanted.secure_token:
-        headers[SECURE_HEADER] = wanted.secure_token
+    if port == EXECD_PORT and stored.execd_token:
+        headers[EXECD_HEADER] = stored.execd_token
+    if stored.secure_token:
+        headers[SECURE_HEADER] = stored.secure_token
     return headers

@@ -23,7 +23,7 @@ from opensandbox_server.errors import (
 from opensandbox_server.runtimes.base import Feature, SandboxSpec
 from opensandbox_server.runtimes.quantities import parse_limits
 from opensandbox_server.sandboxes.metadata import check_metadata
-from opensandbox_server.sandboxes.wanted import Wanted
+from opensandbox_server.store.stored import StoredSandbox
 
 RENEW_EXTENSION = "access.renew.extend.seconds"
 ISOLATION_EXTENSION = "bootstrap.execd.isolation"
@@ -49,10 +49,11 @@ TOKEN_BYTES = 24
 
 def admit(
     request: CreateSandboxRequest,
+    owner: str,
     features: Collection[Feature],
     max_timeout: int | None,
     now: datetime,
-) -> Wanted:
+) -> StoredSandbox:
     """Return the sandbox the request makes. Raises RequestRefused that names the field.
 
     What the runtime has not among its features is refused here, and nowhere else.
@@ -62,25 +63,28 @@ def admit(
     metadata, extensions = request.metadata or {}, request.extensions or {}
     check_metadata(metadata)
     _check_extensions(extensions)
-    wanted = Wanted(
+    spec = SandboxSpec(
         id=str(uuid.uuid4()),
         image=request.image.image,
         entrypoint=_check_entrypoint(request.entrypoint or []),
-        created_at=now,
-        expires_at=_expiry(request.timeout, max_timeout, now),
         env=_environment(request.env or {}),
-        metadata=metadata,
-        extensions=extensions,
-        platform=(request.platform.os, request.platform.arch) if request.platform else None,
         resources=parse_limits(request.resource_limits or {}),
+        platform=(request.platform.os, request.platform.arch) if request.platform else None,
         isolation=extensions.get("runtime") or None,
         has_network=extensions.get("network") != "none",
         is_readonly=extensions.get("readonly") == "true",
+    )
+    _refuse_what_is_missing(spec, features)
+    return StoredSandbox(
+        spec,
+        created_at=now,
+        owner=owner,
+        expires_at=_expiry(request.timeout, max_timeout, now),
+        metadata=metadata,
+        extensions=extensions,
         execd_token=secrets.token_urlsafe(TOKEN_BYTES),
         secure_token=secrets.token_urlsafe(TOKEN_BYTES) if request.secure_access else "",
     )
-    _refuse_what_is_missing(wanted.spec(), features)
-    return wanted
 
 
 def kept_extensions(extensions: Mapping[str, str]) -> dict[str, str]:

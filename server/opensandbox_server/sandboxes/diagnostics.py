@@ -11,7 +11,7 @@ from opensandbox.models import DiagnosticContent
 from opensandbox_server.errors import InvalidParameter, UnsupportedScope
 from opensandbox_server.runtimes.base import Inspection
 from opensandbox_server.sandboxes.sandbox import Sandbox
-from opensandbox_server.store.sqlite import Event
+from opensandbox_server.store.store import Event
 
 SECONDS_OF = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 SCOPES = {"logs": ("container", "all"), "events": ("runtime", "all")}
@@ -29,7 +29,7 @@ def check_since(since: str | None, sandbox: Sandbox, now: datetime) -> None:
     if since is None:
         return
     seconds = min(int(since[:-1]) * SECONDS_OF[since[-1]], timedelta.max.days * SECONDS_OF["d"])
-    if timedelta(seconds=seconds) < now - sandbox.wanted.created_at:
+    if timedelta(seconds=seconds) < now - sandbox.stored.created_at:
         raise InvalidParameter(
             f"since={since} is less than the sandbox's age, and its lines have no time; "
             "leave since out, and say with tail how many lines to show."
@@ -67,16 +67,16 @@ def events_text(events: Sequence[Event]) -> str:
 
 def inspect_text(sandbox: Sandbox, inspection: Inspection) -> str:
     """Write what is wanted and what is seen, one fact a line. Tokens and environment stay out."""
-    wanted, status = sandbox.wanted, sandbox.status
+    stored, status = sandbox.stored, sandbox.status
     facts = {
-        "id": wanted.id,
-        "image": wanted.image,
-        "entrypoint": " ".join(wanted.entrypoint),
+        "id": stored.id,
+        "image": stored.spec.image,
+        "entrypoint": " ".join(stored.spec.entrypoint),
         "state": status.state.value,
         "reason": status.reason,
         "message": status.message,
-        "created": wanted.created_at.isoformat(),
-        "expires": wanted.expires_at.isoformat() if wanted.expires_at else "never",
+        "created": stored.created_at.isoformat(),
+        "expires": stored.expires_at.isoformat() if stored.expires_at else "never",
         "started": inspection.instance.started_at.isoformat(),
         **{f"limit {name}": str(value) for name, value in _limits(sandbox)},
         **inspection.details,
@@ -98,7 +98,7 @@ def summary_text(
 
 
 def _limits(sandbox: Sandbox) -> list[tuple[str, object]]:
-    limits = sandbox.wanted.resources
+    limits = sandbox.stored.spec.resources
     names = ("cpus", "memory_bytes", "pids", "disk_bytes", "gpus")
     return [(name, getattr(limits, name)) for name in names if getattr(limits, name) is not None]
 

@@ -8,25 +8,24 @@ from collections.abc import Awaitable, Callable
 
 from opensandbox_server.errors import IdempotencyConflict
 from opensandbox_server.sandboxes.sandbox import Sandbox
-from opensandbox_server.store.sqlite import Repeat, Store
+from opensandbox_server.store.store import KeyTaken
 
 
 class Idempotency:
-    """Remembers which key made which sandbox: those being made here, the others in the store."""
+    """Remembers which key makes which sandbox here and now; the store knows those that did."""
 
-    def __init__(self, store: Store) -> None:
-        """Take where keys are kept; whoever makes the sandbox keeps its key there too."""
-        self._store = store
-        self._making: dict[str, tuple[str, asyncio.Task[Sandbox]]] = {}
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._making: dict[tuple[str, str], tuple[str, asyncio.Task[Sandbox]]] = {}
 
     async def once(
         self,
-        key: str,
+        key: tuple[str, str],
         fingerprint: str,
         make: Callable[[], Awaitable[Sandbox]],
         find: Callable[[str], Sandbox | None],
     ) -> Sandbox:
-        """Return what the key made, or make it. Raises IdempotencyConflict.
+        """Return what the key of that owner made, or make it. Raises IdempotencyConflict.
 
         A client that goes away does not stop it: whoever repeats the request finds it.
         """
@@ -34,25 +33,26 @@ class Idempotency:
             former, task = self._making[key]
             _check_same(former, fingerprint)
         else:
-            task = asyncio.create_task(self._find_or_make(key, fingerprint, make, find))
+            task = asyncio.create_task(_make_or_find(fingerprint, make, find))
             self._making[key] = fingerprint, task
             task.add_done_callback(lambda _: self._making.pop(key))
         return await asyncio.shield(task)
 
-    async def _find_or_make(
-        self,
-        key: str,
-        fingerprint: str,
-        make: Callable[[], Awaitable[Sandbox]],
-        find: Callable[[str], Sandbox | None],
-    ) -> Sandbox:
-        former: Repeat | None = await self._store.repeat(key)
-        if former is None:
-            return await make()
-        _check_same(former.fingerprint, fingerprint)
-        if (found := find(former.sandbox_id)) is None:
-            raise IdempotencyConflict("The sandbox made with this idempotency key has ended.")
-        return found
+
+async def _make_or_find(
+    fingerprint: str,
+    make: Callable[[], Awaitable[Sandbox]],
+    find: Callable[[str], Sandbox | None],
+) -> Sandbox:
+    """Try to make it: the store, which is asked for that anyway, knows whether the key is new."""
+    try:
+        return await make()
+    except KeyTaken as taken:
+        former = taken.former
+    _check_same(former.fingerprint, fingerprint)
+    if (found := find(former.sandbox_id)) is None:
+        raise IdempotencyConflict("The sandbox made with this idempotency key has ended.")
+    return found
 
 
 def _check_same(former: str, fingerprint: str) -> None:

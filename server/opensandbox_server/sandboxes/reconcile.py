@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from opensandbox_server.runtimes.base import Instance
-from opensandbox_server.sandboxes.wanted import Wanted
+from opensandbox_server.store.stored import StoredSandbox
 
 
 @dataclass(frozen=True, slots=True)
 class Adopt:
     """It is wanted and it is there: go on with it."""
 
-    wanted: Wanted
+    stored: StoredSandbox
     instance: Instance
 
 
@@ -23,7 +23,7 @@ class Adopt:
 class End:
     """It is no longer wanted: end what is there of it, then forget it."""
 
-    wanted: Wanted
+    stored: StoredSandbox
     why: str
 
 
@@ -31,7 +31,7 @@ class End:
 class MarkLost:
     """It is wanted and it is not there: its owner must learn that it failed."""
 
-    wanted: Wanted
+    stored: StoredSandbox
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +47,20 @@ class Leave:
 Action = Adopt | End | MarkLost | Leave
 
 
-def plan(wanted: Iterable[Wanted], seen: Iterable[Instance], now: datetime) -> Sequence[Action]:
+def plan(
+    stored: Iterable[StoredSandbox], seen: Iterable[Instance], now: datetime
+) -> Sequence[Action]:
     """Choose one action for every sandbox that is wanted or seen."""
     instances = {instance.id: instance for instance in seen}
-    actions: list[Action] = [_choose(each, instances.pop(each.id, None), now) for each in wanted]
+    actions: list[Action] = [_choose(each, instances.pop(each.id, None), now) for each in stored]
     return [*actions, *(Leave(instance) for instance in instances.values())]
 
 
-def _choose(wanted: Wanted, instance: Instance | None, now: datetime) -> Action:
-    if wanted.has_expired(now):
-        return End(wanted, "its time was over")
-    if wanted.has_answered:
-        return Adopt(wanted, instance) if instance else MarkLost(wanted)
-    if instance and wanted.is_repeatable:
-        return Adopt(wanted, instance)
-    return End(wanted, "the server stopped before it could tell anybody of it")
+def _choose(stored: StoredSandbox, instance: Instance | None, now: datetime) -> Action:
+    if stored.has_expired(now):
+        return End(stored, "its time was over")
+    if stored.has_answered:
+        return Adopt(stored, instance) if instance else MarkLost(stored)
+    if instance and stored.is_repeatable:
+        return Adopt(stored, instance)
+    return End(stored, "the server stopped before it could tell anybody of it")

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from opensandbox_server.errors import SandboxNotFound, StoreFault
 from opensandbox_server.sandboxes.admission import renew_seconds
-from opensandbox_server.sandboxes.wanted import Wanted
+from opensandbox_server.store.stored import StoredSandbox
 
 
 class RenewalByTraffic:
@@ -43,10 +43,10 @@ class RenewalByTraffic:
                 raise
 
 
-def later_end(wanted: Wanted, now: datetime, max_timeout: int | None) -> datetime | None:
+def later_end(stored: StoredSandbox, now: datetime, max_timeout: int | None) -> datetime | None:
     """Return the end that traffic gives a sandbox; None when it changes nothing. Pure."""
-    seconds = renew_seconds(wanted.extensions)
-    if not seconds or not wanted.expires_at:
+    seconds = renew_seconds(stored.extensions)
+    if not seconds or not stored.expires_at:
         return None
     later = now + timedelta(seconds=min(seconds, max_timeout or seconds))
-    return later if later > wanted.expires_at else None
+    return later if later > stored.expires_at else None

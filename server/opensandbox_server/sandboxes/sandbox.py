@@ -4,20 +4,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 from opensandbox.models import SandboxState
 from opensandbox_server.ingress.routes import Route
 from opensandbox_server.runtimes.base import Instance
 from opensandbox_server.sandboxes.states import Status, status_of
-from opensandbox_server.sandboxes.wanted import Wanted
+from opensandbox_server.store.stored import StoredSandbox
 
 
 @dataclass(slots=True, eq=False)
 class Sandbox:
     """One sandbox: what is wanted of it and what is seen of it. Changes hold its lock."""
 
-    wanted: Wanted
+    stored: StoredSandbox
     status: Status = field(
         default_factory=lambda: Status(SandboxState.PENDING, "CONTAINER_STARTING")
     )
@@ -25,6 +27,12 @@ class Sandbox:
     renewed_at: float = 0.0
     """When traffic last lengthened its life, in Unix seconds."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
+
+    @contextlib.asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """Have it for oneself."""
+        async with self.lock:
+            yield
 
     def see(self, instance: Instance) -> None:
         """Take what the runtime sees."""
@@ -35,10 +43,10 @@ class Sandbox:
         """Return the way in."""
         assert self.instance is not None
         return Route(
-            id=self.wanted.id,
+            id=self.stored.id,
             socket=self.instance.execd.socket,
             tcp=self.instance.execd.tcp,
             is_paused=is_paused,
-            execd_token=self.wanted.execd_token,
-            secure_token=self.wanted.secure_token,
+            execd_token=self.stored.execd_token,
+            secure_token=self.stored.secure_token,
         )

@@ -8,7 +8,7 @@ import contextlib
 import hashlib
 import logging
 import time
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -23,20 +23,24 @@ from opensandbox_server.sandboxes.expiry import RETRY_SECONDS, Expiry
 from opensandbox_server.sandboxes.idempotency import Idempotency
 from opensandbox_server.sandboxes.metadata import patch_metadata
 from opensandbox_server.sandboxes.notes import Notes
+from opensandbox_server.sandboxes.principal import Principal
 from opensandbox_server.sandboxes.reconcile import Adopt, End, Leave, MarkLost, plan
 from opensandbox_server.sandboxes.renewal import RenewalByTraffic, later_end
 from opensandbox_server.sandboxes.runtime_faults import faults_of_runtime
 from opensandbox_server.sandboxes.sandbox import Sandbox
 from opensandbox_server.sandboxes.states import Status
-from opensandbox_server.sandboxes.wanted import Wanted
 from opensandbox_server.settings.settings import Settings
-from opensandbox_server.store.sqlite import Event, Repeat, Store
+from opensandbox_server.store.store import Event, KeyTaken, Query, Store, StoreConflict, UsedKey
+from opensandbox_server.store.stored import StoredSandbox
 from opensandbox_server.telemetry.timing import Timing
 
 log = logging.getLogger(__name__)
 
 CLEANUPS_AT_ONCE = 8
 """Sandboxes ended side by side after a restart."""
+
+MOST_CONFLICTS = 20
+"""How often a change is tried again that somebody else was faster with."""
 
 _UNKNOWN = "the store has no row of it that can be read; see: opensandbox-server leftovers list"
 
@@ -53,7 +57,7 @@ class Sandboxes:
         self._store = store
         self._routes = routes
         self._all: dict[str, Sandbox] = {}
-        self._idempotency = Idempotency(store)
+        self._idempotency = Idempotency()
         self._notes = Notes(store)
         self._expiry = Expiry(self.expire)
         self._renewal = RenewalByTraffic(self._renew_by_traffic)
@@ -65,7 +69,7 @@ class Sandboxes:
             Supervised("the watch of the runtime", self._watch),
             Supervised("late notes", self._notes.catch_up),
             Supervised("the store", store.recover),
-            Supervised("the reserve of disk space", store.keep_ballast),
+            Supervised("the upkeep of the store", store.upkeep),
         ]
 
     @property
@@ -76,53 +80,63 @@ class Sandboxes:
     # What clients ask for.
 
     async def create(
-        self, request: CreateSandboxRequest, timing: Timing, key: str | None = None
+        self,
+        by: Principal,
+        request: CreateSandboxRequest,
+        timing: Timing,
+        key: str | None = None,
     ) -> Sandbox:
         """Make a sandbox; usable when this returns. The same key and request make only one."""
         if key is None:
-            return await self._create(request, timing)
+            return await self._create(by, request, timing)
         fingerprint = hashlib.sha256(request.model_dump_json().encode()).hexdigest()
 
         async def make() -> Sandbox:
-            return await self._create(request, timing, key, fingerprint)
+            return await self._create(by, request, timing, key, fingerprint)
 
-        return await self._idempotency.once(key, fingerprint, make, self._all.get)
+        return await self._idempotency.once((by.owner, key), fingerprint, make, self._all.get)
 
     def list(
-        self, wanted_states: Collection[str], metadata: Mapping[str, str]
+        self, by: Principal, wanted_states: Collection[str], metadata: Mapping[str, str]
     ) -> Sequence[Sandbox]:
         """Return those in any of the states, with all of the metadata, newest first."""
         names = {name.lower() for name in wanted_states}
         return [
             sandbox
             for sandbox in reversed(self._all.values())
-            if (not names or sandbox.status.state.lower() in names)
-            and metadata.items() <= sandbox.wanted.metadata.items()
+            if sandbox.stored.owner == by.owner
+            and (not names or sandbox.status.state.lower() in names)
+            and metadata.items() <= sandbox.stored.metadata.items()
         ]
 
-    def get(self, sandbox_id: str) -> Sandbox:
-        """Return one. Raises SandboxNotFound."""
-        try:
-            return self._all[sandbox_id]
-        except KeyError:
-            raise errors.SandboxNotFound(sandbox_id) from None
+    def get(self, by: Principal, sandbox_id: str) -> Sandbox:
+        """Return one. Raises SandboxNotFound, for one of another owner too."""
+        sandbox = self._all.get(sandbox_id)
+        if sandbox is None or sandbox.stored.owner != by.owner:
+            raise errors.SandboxNotFound(sandbox_id)
+        return sandbox
 
-    async def patch_metadata(self, sandbox_id: str, patch: Mapping[str, str | None]) -> Sandbox:
+    async def patch_metadata(
+        self, by: Principal, sandbox_id: str, patch: Mapping[str, str | None]
+    ) -> Sandbox:
         """Set and remove tags."""
-        async with self._hold(sandbox_id) as sandbox:
-            metadata = patch_metadata(sandbox.wanted.metadata, patch)
-            await self._want(sandbox, replace(sandbox.wanted, metadata=metadata), "MetadataChanged")
+        async with self._hold(sandbox_id, by) as sandbox:
+
+            def change(stored: StoredSandbox) -> StoredSandbox:
+                return replace(stored, metadata=patch_metadata(stored.metadata, patch))
+
+            await self._want(sandbox, change, "MetadataChanged")
             return sandbox
 
-    async def delete(self, sandbox_id: str) -> None:
+    async def delete(self, by: Principal, sandbox_id: str) -> None:
         """End it and everything of it."""
-        async with self._hold(sandbox_id) as sandbox:
+        async with self._hold(sandbox_id, by) as sandbox:
             await self._end(sandbox)
 
-    async def renew(self, sandbox_id: str, expires_at: datetime) -> datetime:
+    async def renew(self, by: Principal, sandbox_id: str, expires_at: datetime) -> datetime:
         """Choose another end of life, sooner or later than the present one."""
-        async with self._hold(sandbox_id) as sandbox:
-            if sandbox.wanted.expires_at is None:
+        async with self._hold(sandbox_id, by) as sandbox:
+            if sandbox.stored.expires_at is None:
                 raise errors.NoExpiration("The sandbox has no expiry: it lives until it is killed.")
             if expires_at <= datetime.now(UTC):
                 raise errors.InvalidExpiration("expiresAt must be in the future.")
@@ -133,9 +147,9 @@ class Sandboxes:
             await self._renew(sandbox, expires_at)
             return expires_at
 
-    async def pause(self, sandbox_id: str) -> None:
+    async def pause(self, by: Principal, sandbox_id: str) -> None:
         """Freeze it. Requests are refused first, so that none hangs in a frozen sandbox."""
-        async with self._hold(sandbox_id) as sandbox:
+        async with self._hold(sandbox_id, by) as sandbox:
             if sandbox.status.state != SandboxState.RUNNING:
                 raise errors.NotRunning(f"Sandbox {sandbox_id} is {sandbox.status.state}.")
             async with self._changing(sandbox, SandboxState.PAUSING):
@@ -143,11 +157,11 @@ class Sandboxes:
                 with faults_of_runtime(errors.PauseFault):
                     await self._runtime.pause(sandbox_id)
                 self._see_state(sandbox, base.InstanceState.PAUSED)
-            await self._notes.note(sandbox_id, "Paused")
+            await self._notes.note(sandbox_id, "Paused", state=sandbox.status.state)
 
-    async def resume(self, sandbox_id: str) -> None:
+    async def resume(self, by: Principal, sandbox_id: str) -> None:
         """Thaw it; requests pass again when this returns."""
-        async with self._hold(sandbox_id) as sandbox:
+        async with self._hold(sandbox_id, by) as sandbox:
             if sandbox.status.state != SandboxState.PAUSED:
                 raise errors.NotPaused(f"Sandbox {sandbox_id} is {sandbox.status.state}.")
             async with self._changing(sandbox, SandboxState.RESUMING):
@@ -155,17 +169,17 @@ class Sandboxes:
                     await self._runtime.resume(sandbox_id)
                 await self._routes.put(sandbox.route(is_paused=False))
                 self._see_state(sandbox, base.InstanceState.RUNNING)
-            await self._notes.note(sandbox_id, "Resumed")
+            await self._notes.note(sandbox_id, "Resumed", state=sandbox.status.state)
 
-    async def inspect(self, sandbox_id: str) -> base.Inspection:
+    async def inspect(self, by: Principal, sandbox_id: str) -> base.Inspection:
         """Return what the runtime knows of it, with its logs."""
-        self.get(sandbox_id)
+        self.get(by, sandbox_id)
         with faults_of_runtime(errors.QueryFault):
             return await self._runtime.inspect(sandbox_id)
 
-    async def events(self, sandbox_id: str, limit: int) -> Sequence[Event]:
+    async def events(self, by: Principal, sandbox_id: str, limit: int) -> Sequence[Event]:
         """Return what happened to it lately, oldest first."""
-        self.get(sandbox_id)
+        self.get(by, sandbox_id)
         return await self._store.events(sandbox_id, limit)
 
     # What happens by itself.
@@ -175,12 +189,12 @@ class Sandboxes:
 
         Raises StartupError when the store is not that of the sandboxes which are here.
         """
-        wanted = sorted(await self._store.sandboxes(), key=lambda each: each.created_at)
+        stored = [*reversed(await self._store.query(Query()))]
         seen = await self._runtime.instances()
         await self._store.belong([instance.id for instance in seen])
         limit = asyncio.Semaphore(CLEANUPS_AT_ONCE)
         async with asyncio.TaskGroup() as cleanups:
-            for action in plan(wanted, seen, datetime.now(UTC)):
+            for action in plan(stored, seen, datetime.now(UTC)):
                 match action:
                     case Adopt(each, instance):
                         await self._adopt(each, instance)
@@ -229,49 +243,57 @@ class Sandboxes:
     # How it is done.
 
     async def _create(
-        self, request: CreateSandboxRequest, timing: Timing, key: str = "", fingerprint: str = ""
+        self,
+        by: Principal,
+        request: CreateSandboxRequest,
+        timing: Timing,
+        key: str = "",
+        fingerprint: str = "",
     ) -> Sandbox:
         features, now = self._runtime.features, datetime.now(UTC)
-        admitted = admit(request, features, self._longest, now)
-        wanted = replace(admitted, is_repeatable=bool(key))
-        repeat = Repeat(key, fingerprint, wanted.id) if key else None
+        admitted = admit(request, by.owner, features, self._longest, now)
+        stored = replace(admitted, is_repeatable=bool(key))
+        used = UsedKey(stored.owner, key, fingerprint, stored.id) if key else None
         auth = request.image.auth if request.image else None
-        sandbox = Sandbox(wanted)
-        async with sandbox.lock:
-            self._all[wanted.id] = sandbox
+        sandbox = Sandbox(stored)
+        async with sandbox.held():
             try:
                 login = (auth.username, auth.password) if auth else None
-                secrets = base.Secrets(wanted.execd_token, login)
-                await self._start(sandbox, secrets, repeat, timing)
+                secrets = base.Secrets(stored.execd_token, login)
+                await self._start(sandbox, secrets, used, timing)
+            except KeyTaken:  # nothing was begun
+                raise
             except BaseException:
+                self._all[stored.id] = sandbox  # until nothing of it is left
                 await asyncio.shield(self._undo(sandbox))
                 raise
-        self._schedule(sandbox.wanted)
+        self._schedule(sandbox.stored)
         return sandbox
 
     async def _start(
-        self, sandbox: Sandbox, secrets: base.Secrets, repeat: Repeat | None, timing: Timing
+        self, sandbox: Sandbox, secrets: base.Secrets, key: UsedKey | None, timing: Timing
     ) -> None:
         # Remembered before it starts: what the store does not know is nobody's and is left alone.
         with timing.span("store"):
-            await self._store.insert(sandbox.wanted, repeat)
+            await self._store.insert(sandbox.stored, key)
+        self._all[sandbox.stored.id] = sandbox
         with timing.span("runtime"), faults_of_runtime(errors.StartFault):
-            instance = await self._runtime.start(sandbox.wanted.spec(), secrets)
+            instance = await self._runtime.start(sandbox.stored.spec, secrets)
         sandbox.instance = instance
         with timing.span("route"):
             await self._routes.put(sandbox.route(is_paused=False))
         with timing.span("store"):
-            await self._want(sandbox, replace(sandbox.wanted, has_answered=True), "Started")
+            await self._want(sandbox, _answered, "Started", state=SandboxState.RUNNING)
         sandbox.see(instance)
 
     async def _undo(self, sandbox: Sandbox) -> None:
         try:
             await self._end(sandbox, frees_key=True)
         except errors.RequestRefused:
-            log.exception("sandbox %s was left half-made and is ended later", sandbox.wanted.id)
+            log.exception("sandbox %s was left half-made and is ended later", sandbox.stored.id)
 
     async def _end(self, sandbox: Sandbox, *, frees_key: bool = False) -> None:
-        sandbox_id = sandbox.wanted.id
+        sandbox_id = sandbox.stored.id
         sandbox.status = Status(SandboxState.STOPPING, "CONTAINER_STOPPING")
         try:
             with contextlib.suppress(
@@ -288,18 +310,18 @@ class Sandboxes:
         self._all.pop(sandbox_id, None)
 
     async def _clean_up(self, sandbox: Sandbox, limit: asyncio.Semaphore) -> None:
-        async with limit, sandbox.lock:
-            if self._all.get(sandbox.wanted.id) is sandbox:
+        async with limit, sandbox.held():
+            if self._all.get(sandbox.stored.id) is sandbox:
                 await self._undo(sandbox)
 
-    async def _adopt(self, wanted: Wanted, instance: base.Instance) -> None:
-        sandbox = self._all[wanted.id] = Sandbox(wanted)
+    async def _adopt(self, stored: StoredSandbox, instance: base.Instance) -> None:
+        sandbox = self._all[stored.id] = Sandbox(stored)
         sandbox.see(instance)
-        self._schedule(wanted)
+        self._schedule(stored)
         if instance.state != base.InstanceState.EXITED:
             is_paused = instance.state == base.InstanceState.PAUSED
             await self._routes.put(sandbox.route(is_paused=is_paused))
-        await self._want(sandbox, replace(wanted, has_answered=True), "Adopted")
+        await self._want(sandbox, _answered, "Adopted", state=sandbox.status.state)
 
     async def _watch(self) -> None:
         """Take the runtime's events until they end. After that, and after a fault, call again."""
@@ -343,7 +365,10 @@ class Sandboxes:
                 if instance.state == base.InstanceState.EXITED and sandbox.status.state != before:
                     with contextlib.suppress(errors.IngressUnavailable):
                         await self._routes.delete(instance.id)
-                    await self._notes.note(instance.id, "Exited", sandbox.status.message)
+                    status = sandbox.status
+                    await self._notes.note(
+                        instance.id, "Exited", status.message, state=status.state
+                    )
 
     async def _renew_by_traffic(self, sandbox_id: str) -> None:
         async with self._hold(sandbox_id) as sandbox:
@@ -351,7 +376,7 @@ class Sandboxes:
             is_due = time.time() - sandbox.renewed_at >= pause
             if not is_due or sandbox.status.state != SandboxState.RUNNING:
                 return
-            if later := later_end(sandbox.wanted, datetime.now(UTC), self._longest):
+            if later := later_end(sandbox.stored, datetime.now(UTC), self._longest):
                 await self._renew(sandbox, later)
             sandbox.renewed_at = time.time()
 
@@ -360,26 +385,51 @@ class Sandboxes:
         return self._settings.server.max_sandbox_timeout_seconds
 
     async def _renew(self, sandbox: Sandbox, expires_at: datetime) -> None:
-        until = expires_at.isoformat()
-        await self._want(sandbox, replace(sandbox.wanted, expires_at=expires_at), "Renewed", until)
-        self._schedule(sandbox.wanted)
+        def change(stored: StoredSandbox) -> StoredSandbox:
+            return replace(stored, expires_at=expires_at)
 
-    async def _want(self, sandbox: Sandbox, wanted: Wanted, kind: str, message: str = "") -> None:
-        await self._store.update(wanted, kind, message)
-        sandbox.wanted = wanted
+        await self._want(sandbox, change, "Renewed", expires_at.isoformat())
+        self._schedule(sandbox.stored)
 
-    def _schedule(self, wanted: Wanted) -> None:
-        self._expiry.set(wanted.id, wanted.expires_at.timestamp() if wanted.expires_at else None)
+    async def _want(
+        self,
+        sandbox: Sandbox,
+        change: Callable[[StoredSandbox], StoredSandbox],
+        kind: str,
+        message: str = "",
+        *,
+        state: str = "",
+    ) -> None:
+        """Change what is wanted. Where somebody else did so meanwhile, change what that left."""
+        for _ in range(MOST_CONFLICTS):
+            before, wanted = sandbox.stored, change(sandbox.stored)
+            try:
+                revision = await self._store.update(
+                    wanted, before.revision, kind, message, state=state
+                )
+            except StoreConflict as fault:
+                if (fresh := await self._store.get(before.id)) is None:
+                    raise errors.SandboxNotFound(before.id) from fault
+                sandbox.stored = fresh
+            else:
+                sandbox.stored = replace(wanted, revision=revision)
+                return
+        raise errors.StoreFault(f"Sandbox {sandbox.stored.id} is being changed by too many.")
+
+    def _schedule(self, stored: StoredSandbox) -> None:
+        self._expiry.set(stored.id, stored.expires_at.timestamp() if stored.expires_at else None)
 
     def _see_state(self, sandbox: Sandbox, state: base.InstanceState) -> None:
         assert sandbox.instance is not None
         sandbox.see(replace(sandbox.instance, state=state))
 
     @contextlib.asynccontextmanager
-    async def _hold(self, sandbox_id: str) -> AsyncIterator[Sandbox]:
-        """Have a sandbox for oneself; it still exists once it is held."""
-        sandbox = self.get(sandbox_id)
-        async with sandbox.lock:
+    async def _hold(self, sandbox_id: str, by: Principal | None = None) -> AsyncIterator[Sandbox]:
+        """Have a sandbox for oneself; it still exists once it is held. The server may hold any."""
+        sandbox = self._all.get(sandbox_id)
+        if sandbox is None or (by and sandbox.stored.owner != by.owner):
+            raise errors.SandboxNotFound(sandbox_id)
+        async with sandbox.held():
             if self._all.get(sandbox_id) is not sandbox:
                 raise errors.SandboxNotFound(sandbox_id)
             yield sandbox
@@ -397,6 +447,10 @@ class Sandboxes:
             with contextlib.suppress(errors.IngressUnavailable):
                 await asyncio.shield(self._routes.put(sandbox.route(is_paused=was_paused)))
             raise
+
+
+def _answered(stored: StoredSandbox) -> StoredSandbox:
+    return replace(stored, has_answered=True)
 
 
 @contextlib.asynccontextmanager
