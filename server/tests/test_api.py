@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from opensandbox.models import CreateSandboxRequest
 from opensandbox_server.errors import SandboxNotFound
 from opensandbox_server.sandboxes.principal import Principal
+from opensandbox_server.store.sqlite import SqliteStore
 from opensandbox_server.telemetry.timing import Timing
 from server.tests.world import ANYBODY, World, create_request, open_world
 
@@ -341,6 +343,23 @@ class TestDiagnostics:
         made = await world.create()
         answer = await world.client.get(f"/v1/sandboxes/{made['id']}/diagnostics/logs?scope=moon")
         assert (answer.status_code, answer.json()["code"]) == (400, "DIAGNOSTICS_SCOPE_UNSUPPORTED")
+
+    async def test_logs_of_a_sandbox_that_is_being_deleted_are_not_found(
+        self, world: World
+    ) -> None:
+        made, free, store = await world.create(), threading.Event(), world.sandboxes._store
+        assert isinstance(store, SqliteStore)
+        busy = asyncio.create_task(store._do(lambda _: free.wait(60)))
+        await asyncio.sleep(0)  # it is in the queue of the store before the delete
+        deleting = asyncio.create_task(world.client.delete(f"/v1/sandboxes/{made['id']}"))
+        while await world.runtime.instances():
+            await asyncio.sleep(A_MOMENT)
+        for what in ("logs", "inspect", "summary"):
+            answer = await world.client.get(f"/v1/sandboxes/{made['id']}/diagnostics/{what}")
+            assert (answer.status_code, answer.json()["code"]) == (404, "FAKE::SANDBOX_NOT_FOUND")
+        free.set()
+        await busy
+        assert (await deleting).status_code == 204
 
 
 class TestOwners:

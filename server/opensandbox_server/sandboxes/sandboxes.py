@@ -173,9 +173,14 @@ class Sandboxes:
 
     async def inspect(self, by: Principal, sandbox_id: str) -> base.Inspection:
         """Return what the runtime knows of it, with its logs."""
-        self.get(by, sandbox_id)
-        with faults_of_runtime(errors.QueryFault):
-            return await self._runtime.inspect(sandbox_id)
+        sandbox = self.get(by, sandbox_id)
+        try:
+            with faults_of_runtime(errors.QueryFault):
+                return await self._runtime.inspect(sandbox_id)
+        except (errors.NotRunning, errors.QueryFault):
+            if sandbox.status.state == SandboxState.STOPPING:  # gone, and not yet forgotten
+                raise errors.SandboxNotFound(sandbox_id) from None
+            raise
 
     async def events(self, by: Principal, sandbox_id: str, limit: int) -> Sequence[Event]:
         """Return what happened to it lately, oldest first."""
