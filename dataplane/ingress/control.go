@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"sync"
 	"time"
@@ -15,8 +16,8 @@ import (
 const (
 	// maxControlLine bounds one message; the largest is a whole table.
 	maxControlLine = 256 << 20
-	// activityInterval is the shortest time between two reports.
-	activityInterval = time.Second
+	// reportInterval is the shortest time between two reports.
+	reportInterval = time.Second
 )
 
 // message is one line from the server. Op says which fields count.
@@ -42,6 +43,8 @@ type reply struct {
 	Ack      *int64           `json:"ack,omitempty"`
 	Error    string           `json:"error,omitempty"`
 	Activity map[string]int64 `json:"activity,omitempty"`
+
+	Streams map[string]StreamCounts `json:"streams,omitempty"`
 }
 
 // control is the channel to the server that decides.
@@ -52,12 +55,12 @@ type control struct {
 }
 
 // ServeControl takes what the server says into force, acknowledges each message once it is, and tells
-// where there was traffic. It returns nil when the channel ends: the server is gone.
+// where there is traffic. It returns nil when the channel ends: the server is gone.
 func (s *Server) ServeControl(conn net.Conn) error {
 	c := &control{server: s, conn: conn}
 	stop := make(chan struct{})
 	var reporter sync.WaitGroup
-	reporter.Go(func() { c.reportActivity(stop) })
+	reporter.Go(func() { c.report(stop) })
 	defer reporter.Wait()
 	defer close(stop)
 
@@ -136,17 +139,22 @@ func (p *progress) note(part *bool) {
 	}
 }
 
-func (c *control) reportActivity(stop <-chan struct{}) {
-	ticker := time.NewTicker(activityInterval)
+// report says every second what has changed: whom clients used, and how many streams there are.
+func (c *control) report(stop <-chan struct{}) {
+	ticker := time.NewTicker(reportInterval)
 	defer ticker.Stop()
+	var reported map[string]StreamCounts
 	for {
 		select {
 		case <-stop:
 			return
 		case <-ticker.C:
 		}
-		activity := c.server.table.takeActivity()
-		if activity != nil && c.send(reply{Activity: activity}) != nil {
+		news := reply{Activity: c.server.table.takeActivity()}
+		if now := c.server.streams.read(); !maps.Equal(now, reported) {
+			news.Streams, reported = now, now
+		}
+		if (news.Activity != nil || news.Streams != nil) && c.send(news) != nil {
 			return
 		}
 	}

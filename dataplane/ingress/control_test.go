@@ -181,3 +181,41 @@ func TestRefusedAndUncountedRequestsAreNoTraffic(t *testing.T) {
 		t.Errorf("reported %v", activity)
 	}
 }
+
+func TestStreamsAreCountedAndReported(t *testing.T) {
+	step := make(chan struct{})
+	w, _ := standard(t, func(rw http.ResponseWriter, _ *http.Request) {
+		rw.(http.Flusher).Flush()
+		<-step
+	})
+	nextReport := func() StreamCounts {
+		for {
+			select {
+			case r := <-w.replies:
+				if r.Streams != nil {
+					return r.Streams["request"]
+				}
+			case <-testContext(t).Done():
+				t.Fatal("no report")
+			}
+		}
+	}
+	r, _ := http.NewRequest("GET", "http://"+w.address+proxyPath(execdPort, "/"), nil)
+	r.Header.Set("X-EXECD-ACCESS-TOKEN", testToken)
+	for nextReport() != (StreamCounts{}) { // the first says that there are none
+		continue
+	}
+	response, err := w.client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	w.do("GET", proxyPath(execdPort, "/")).want(t, 401, "") // never comes to a sandbox
+	if got := nextReport(); got != (StreamCounts{Open: 1, Begun: 1}) {
+		t.Errorf("while it goes on: %+v", got)
+	}
+	close(step)
+	if got := nextReport(); got != (StreamCounts{Begun: 1}) {
+		t.Errorf("after it: %+v", got)
+	}
+}

@@ -52,6 +52,7 @@ type Server struct {
 	settings atomic.Pointer[Settings]
 	progress progress
 	sockets  sockets
+	streams  streams
 	limit    time.Duration // of silence, of the body of a request too
 
 	connections connections
@@ -138,6 +139,7 @@ func (x *exchange) serveSandbox() {
 	case err != nil:
 		x.fail(err)
 	default:
+		defer x.server.streams.requests.begin()()
 		x.touch()
 		x.forward(x.sandbox.link.transport(x.port))
 	}

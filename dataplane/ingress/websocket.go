@@ -46,6 +46,7 @@ func (x *exchange) serveWebSocket(denied *apiError) {
 		x.refuseWebSocket(ctx, denied)
 		return
 	}
+	defer x.server.streams.webSockets.begin()()
 	x.touch()
 	backend, response, err := x.dialWebSocket(ctx)
 	switch {

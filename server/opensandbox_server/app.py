@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -12,12 +14,20 @@ from opensandbox_server import api
 from opensandbox_server._version import __version__
 from opensandbox_server.api.faults import answer_fault
 from opensandbox_server.api.keys import ApiKeys
-from opensandbox_server.api.middleware import Authentication, OneStartPerTurn, RequestIds
+from opensandbox_server.api.middleware import Authentication, OneStartPerTurn
 from opensandbox_server.api.pages import own_names
 from opensandbox_server.errors import RequestRefused
 from opensandbox_server.ingress.endpoints import Endpoints
 from opensandbox_server.sandboxes.sandboxes import Sandboxes
 from opensandbox_server.settings.settings import Settings
+from opensandbox_server.telemetry.requests import ObservedRequests
+from opensandbox_server.telemetry.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from fastapi.telemetry import TelemetryConfig
+
+NO_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False}
+"""FastAPI's own quotes what clients sent; ours, in telemetry/, does not."""
 
 
 def build_app(
@@ -25,11 +35,13 @@ def build_app(
     sandboxes: Sandboxes,
     endpoints: Endpoints,
     keys: ApiKeys,
+    telemetry: Telemetry,
 ) -> FastAPI:
     """Put the API in front of sandboxes that are open already."""
-    app = FastAPI(title="OpenSandbox lifecycle", version=__version__)
+    app = FastAPI(title="OpenSandbox lifecycle", version=__version__, telemetry=NO_TELEMETRY)
     app.state.sandboxes = sandboxes
     app.state.endpoints = endpoints
+    app.state.metrics = telemetry.metrics
     app.state.runtime_name = sandboxes.runtime_name
     for router in api.routers:
         app.include_router(router)
@@ -52,7 +64,7 @@ def build_app(
             allow_headers=["*"],
             expose_headers=["OPEN-SANDBOX-ORIGIN", "X-Request-ID", "Server-Timing"],
         )
-    app.add_middleware(RequestIds)
+    app.add_middleware(ObservedRequests, telemetry=telemetry)
     app.add_middleware(OneStartPerTurn)
     _build_routes(app)
     return app

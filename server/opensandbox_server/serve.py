@@ -35,6 +35,7 @@ from opensandbox_server.sandboxes.sandboxes import Sandboxes, open_sandboxes
 from opensandbox_server.settings.settings import Settings
 from opensandbox_server.store import open_store
 from opensandbox_server.telemetry.stalls import watch_stalls
+from opensandbox_server.telemetry.telemetry import open_telemetry
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +72,7 @@ async def open_server(
     _refuse_what_is_not_built(settings)
     server = settings.server
     async with contextlib.AsyncExitStack() as opened:
+        telemetry = await opened.enter_async_context(open_telemetry(settings))
         ingress_user = opened.enter_context(ingress_identity(settings))
         gid = ingress_user.gid if ingress_user else None
         data = opened.enter_context(open_data_dir(settings.data_dir, gid))
@@ -87,7 +89,7 @@ async def open_server(
         if stops_sandboxes:
             opened.push_async_exit(_end_all(sandboxes))
         endpoints = Endpoints(settings.ingress, signers[0], server.eip)
-        app = build_app(settings, sandboxes, endpoints, keys)
+        app = build_app(settings, sandboxes, endpoints, keys, telemetry)
         api = await opened.enter_async_context(_open_api(app, settings, data.run, gid))
         front = await opened.enter_async_context(open_ingress(ingress, sandboxes.saw_traffic))
         announce()

@@ -16,7 +16,6 @@ from opensandbox.models import CreateSandboxRequest
 from opensandbox_server.errors import SandboxNotFound
 from opensandbox_server.sandboxes.principal import Principal
 from opensandbox_server.store.sqlite import SqliteStore
-from opensandbox_server.telemetry.timing import Timing
 from server.tests.world import ANYBODY, World, create_request, open_world
 
 pytestmark = pytest.mark.anyio
@@ -387,8 +386,8 @@ class TestOwners:
 
     async def test_owners_have_idempotency_keys_of_their_own(self, world: World) -> None:
         request = CreateSandboxRequest.model_validate(create_request())
-        mine = await world.sandboxes.create(Principal("me"), request, Timing(), "key")
-        theirs = await world.sandboxes.create(Principal("you"), request, Timing(), "key")
-        again = await world.sandboxes.create(Principal("me"), request, Timing(), "key")
+        mine = await world.sandboxes.create(Principal("me"), request, "key")
+        theirs = await world.sandboxes.create(Principal("you"), request, "key")
+        again = await world.sandboxes.create(Principal("me"), request, "key")
         assert (again is mine, theirs is mine) == (True, False)
         assert (mine.stored.owner, theirs.stored.owner) == ("me", "you")

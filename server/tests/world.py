@@ -26,6 +26,7 @@ from opensandbox_server.sandboxes.principal import Principal
 from opensandbox_server.sandboxes.sandboxes import Sandboxes, open_sandboxes
 from opensandbox_server.settings.settings import Settings
 from opensandbox_server.store.sqlite import open_sqlite
+from opensandbox_server.telemetry.telemetry import open_telemetry
 
 KEY = "a key of the tests"
 HEADERS = {"OPEN-SANDBOX-API-KEY": KEY}
@@ -58,6 +59,11 @@ class RememberedRoutes:
     def is_open(self) -> bool:
         """Whether the test has left it open."""
         return not self.is_closed
+
+    @property
+    def streams(self) -> dict[str, dict[str, int]]:
+        """What it would have counted."""
+        return {"request": {"open": 2, "begun": 3}}
 
     async def put(self, route: Route) -> None:
         """Remember a route."""
@@ -115,12 +121,13 @@ async def open_world(
     runtime = runtime or make_runtime(data_dir)
     routes, endpoints = RememberedRoutes(), Endpoints(settings.ingress, SIGNER, settings.server.eip)
     async with (
+        open_telemetry(settings) as telemetry,
         open_sqlite(settings.store_path, None, DataDir(data_dir).id()) as store,
         open_runtime(runtime),
         open_sandboxes(settings, runtime, store, routes) as (sandboxes, _),
         httpx.AsyncClient(
             transport=httpx.ASGITransport(
-                app := build_app(settings, sandboxes, endpoints, keys),
+                app := build_app(settings, sandboxes, endpoints, keys, telemetry),
                 raise_app_exceptions=False,
             ),
             base_url="http://server:8080",

@@ -9,10 +9,12 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from tests.docs.blocks import Block, find_blocks
 from tests.e2e.server import API_KEY, PROGRAMS, RUNTIMES, Server, obstacle, shared_server
@@ -26,7 +28,7 @@ PAGES = sorted(
 BLOCKS = [
     block for page in PAGES for block in find_blocks(str(page.relative_to(ROOT)), page.read_text())
 ]
-LANGUAGES = {"python", "sh", "json", "toml", "text"}
+LANGUAGES = {"python", "sh", "json", "toml", "yaml", "text"}
 ELSEWHERE = {
     "make test": ".ci/run",
     "make fuzz": ".ci/run",
@@ -184,7 +186,11 @@ def end_group(process: subprocess.Popen[str]) -> None:
 
 
 def test_configuration_can_be_read() -> None:
-    read = {"json": json.loads, "toml": tomllib.loads}
+    read: dict[str, Callable[[str], Any]] = {
+        "json": json.loads,
+        "toml": tomllib.loads,
+        "yaml": yaml.safe_load,
+    }
     for block in BLOCKS:
         if block.language in read:
             assert read[block.language](block.text), block.name

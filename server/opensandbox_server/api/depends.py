@@ -10,7 +10,7 @@ from fastapi import Depends, Request
 from opensandbox_server.ingress.endpoints import Endpoints, RequestOrigin
 from opensandbox_server.sandboxes.principal import Principal
 from opensandbox_server.sandboxes.sandboxes import Sandboxes
-from opensandbox_server.telemetry.timing import Timing
+from opensandbox_server.telemetry.metrics import Metrics
 
 
 async def _sandboxes(request: Request) -> Sandboxes:
@@ -21,8 +21,8 @@ async def _endpoints(request: Request) -> Endpoints:
     return cast(Endpoints, request.app.state.endpoints)
 
 
-async def _timing(request: Request) -> Timing:
-    return cast(Timing, request.state.timing)
+async def _metrics(request: Request) -> Metrics:
+    return cast(Metrics, request.app.state.metrics)
 
 
 async def _principal(request: Request) -> Principal:
@@ -36,6 +36,6 @@ async def _request_origin(request: Request) -> RequestOrigin:
 
 SandboxesDep = Annotated[Sandboxes, Depends(_sandboxes)]
 EndpointsDep = Annotated[Endpoints, Depends(_endpoints)]
-TimingDep = Annotated[Timing, Depends(_timing)]
+MetricsDep = Annotated[Metrics, Depends(_metrics)]
 PrincipalDep = Annotated[Principal, Depends(_principal)]
 OriginDep = Annotated[RequestOrigin, Depends(_request_origin)]

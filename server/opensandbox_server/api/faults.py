@@ -35,7 +35,9 @@ async def answer_fault(request: Request, fault: Exception) -> JSONResponse:
     if isinstance(fault, RequestValidationError):
         return JSONResponse({"detail": _details(fault)}, 422)
     headers = fault.headers if isinstance(fault, HTTPException) else None
-    response = fault_response(_as_refusal(request, fault), request.app.state.runtime_name)
+    refusal, runtime_name = _as_refusal(request, fault), request.app.state.runtime_name
+    request.state.error_code = refusal.code_for(runtime_name)
+    response = fault_response(refusal, runtime_name)
     response.headers.update(headers or {})
     # What nobody expected is answered outside of everything that adds headers.
     response.headers["X-Request-ID"] = request.state.request_id

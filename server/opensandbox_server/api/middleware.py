@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every request passes before its route: an id, a key, a bound on its body."""
+"""What every request passes before its route: a turn, a key, a bound on its body."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import time
-import uuid
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -17,46 +14,11 @@ from opensandbox_server.api.keys import ApiKeys
 from opensandbox_server.api.pages import refuse_page
 from opensandbox_server.errors import BodyTooLarge, MissingKey, RequestRefused, WrongKey
 from opensandbox_server.sandboxes.principal import Principal
-from opensandbox_server.telemetry.timing import Timing
-
-access = logging.getLogger("opensandbox_server.access")
 
 KEY_HEADER = "OPEN-SANDBOX-API-KEY"
-REQUEST_ID_HEADER = "X-Request-ID"
-LONGEST_REQUEST_ID = 200
 LONGEST_BODY = 1024 * 1024
 TOO_LONG = f"The body is longer than {LONGEST_BODY} bytes."
 OPEN_PATHS = frozenset({"/health", "/ready", "/version", "/docs", "/redoc", "/openapi.json"})
-
-
-class RequestIds:
-    """Gives every request an id, on errors too, and logs it with its outcome."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        """Wrap app."""
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on and put the id into the answer."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        given = Headers(scope=scope).get(REQUEST_ID_HEADER, "").strip()[:LONGEST_REQUEST_ID]
-        request_id = given or uuid.uuid4().hex
-        scope.setdefault("state", {}).update(request_id=request_id, timing=Timing())
-        began = time.perf_counter()
-
-        async def send_with_id(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                MutableHeaders(scope=message)[REQUEST_ID_HEADER] = request_id
-                spent = 1000 * (time.perf_counter() - began)
-                line = "%s %s %d %.1fms request=%s"
-                access.info(
-                    line, scope["method"], scope["path"], message["status"], spent, request_id
-                )
-            await send(message)
-
-        await self._app(scope, receive, send_with_id)
 
 
 class OneStartPerTurn:

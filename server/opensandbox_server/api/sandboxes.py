@@ -16,16 +16,11 @@ from opensandbox.models import (
     SandboxInfo,
     SandboxRenewResponse,
 )
-from opensandbox_server.api.depends import (
-    EndpointsDep,
-    OriginDep,
-    PrincipalDep,
-    SandboxesDep,
-    TimingDep,
-)
+from opensandbox_server.api.depends import EndpointsDep, OriginDep, PrincipalDep, SandboxesDep
 from opensandbox_server.api.views import created, info_of, page_of
 from opensandbox_server.errors import InvalidParameter
 from opensandbox_server.sandboxes.metadata import parse_filter
+from opensandbox_server.telemetry.spans import current_trace
 
 router = APIRouter(tags=["sandboxes"])
 
@@ -42,12 +37,13 @@ async def create_sandbox(
     by: PrincipalDep,
     endpoints: EndpointsDep,
     origin: OriginDep,
-    timing: TimingDep,
     key: Key = None,
 ) -> SandboxCreateResponse:
     """Make a sandbox; it is usable when the answer comes."""
-    sandbox = await sandboxes.create(by, body, timing, key)
-    response.headers["Server-Timing"] = timing.header()
+    sandbox = await sandboxes.create(by, body, key)
+    if trace := current_trace():
+        trace.sandbox_id = sandbox.stored.id
+        response.headers["Server-Timing"] = trace.server_timing()
     return created(sandbox, endpoints, origin)
 
 

@@ -4,10 +4,12 @@
 import logging
 
 from fastapi import APIRouter
+from fastapi.responses import PlainTextResponse
+from prometheus_client import CONTENT_TYPE_LATEST
 
 from opensandbox.models import ClientMetricsEvent, Health, Readiness, ServerVersion
 from opensandbox_server._version import __version__
-from opensandbox_server.api.depends import SandboxesDep
+from opensandbox_server.api.depends import MetricsDep, SandboxesDep
 from opensandbox_server.errors import NotReady
 
 log = logging.getLogger(__name__)
@@ -34,6 +36,13 @@ async def ready(sandboxes: SandboxesDep) -> Readiness:
 async def version() -> ServerVersion:
     """Tell the version of the server."""
     return ServerVersion(version=__version__)
+
+
+@router.get("/metrics", response_class=PlainTextResponse)
+async def get_metrics(metrics: MetricsDep, sandboxes: SandboxesDep) -> PlainTextResponse:
+    """Tell what is counted, in the text format of Prometheus."""
+    text = await metrics.scrape(sandboxes.all_states(), sandboxes.parts, sandboxes.streams)
+    return PlainTextResponse(text, media_type=CONTENT_TYPE_LATEST)
 
 
 @versioned.post("/metrics/events", status_code=204)

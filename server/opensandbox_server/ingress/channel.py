@@ -41,6 +41,8 @@ class Channel:
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[None]] = {}
         self._is_closed = False
+        self.streams: Mapping[str, Mapping[str, int]] = {}
+        """How many streams are open and were begun, by kind, as ingress last said."""
 
     @classmethod
     async def connect(cls, ours: socket.socket, on_activity: OnActivity) -> Self:
@@ -87,6 +89,7 @@ class Channel:
     def _hear(self, message: Mapping[str, Any]) -> None:
         if "activity" in message:
             self._on_activity(message["activity"])
+        self.streams = message.get("streams", self.streams)
         waiting = self._waiting.get(message.get("ack", 0))
         if waiting is None or waiting.done():
             return

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,11 @@ class Ingress:
     def is_open(self) -> bool:
         """True while requests pass."""
         return self._is_open.is_set()
+
+    @property
+    def streams(self) -> Mapping[str, Mapping[str, int]]:
+        """By kind, how many streams to sandboxes are open and were begun; at most a second old."""
+        return self._channel.streams if self._channel else {}
 
     async def wait_open(self) -> None:
         """Return once every route is in force. Raises StartupError when its first life ends."""

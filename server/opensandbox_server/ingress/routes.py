@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -26,6 +27,10 @@ class Routes(Protocol):
     @property
     def is_open(self) -> bool:
         """True while requests pass."""
+
+    @property
+    def streams(self) -> Mapping[str, Mapping[str, int]]:
+        """By kind, how many streams to sandboxes are `open`, and were `begun` since it started."""
 
     async def put(self, route: Route) -> None:
         """Add or replace a route; in force when it returns. Raises IngressUnavailable."""

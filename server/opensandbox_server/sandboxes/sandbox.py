@@ -13,6 +13,7 @@ from opensandbox_server.ingress.routes import Route
 from opensandbox_server.runtimes.base import Instance
 from opensandbox_server.sandboxes.states import Status, status_of
 from opensandbox_server.store.stored import StoredSandbox
+from opensandbox_server.telemetry.context import about
 
 
 @dataclass(slots=True, eq=False)
@@ -30,9 +31,10 @@ class Sandbox:
 
     @contextlib.asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
-        """Have it for oneself."""
+        """Have it for oneself; what is logged meanwhile is about it."""
         async with self.lock:
-            yield
+            with about(self.stored.id):
+                yield
 
     def see(self, instance: Instance) -> None:
         """Take what the runtime sees."""

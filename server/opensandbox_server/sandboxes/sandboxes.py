@@ -32,7 +32,7 @@ from opensandbox_server.sandboxes.states import Status
 from opensandbox_server.settings.settings import Settings
 from opensandbox_server.store.store import Event, KeyTaken, Query, Store, StoreConflict, UsedKey
 from opensandbox_server.store.stored import StoredSandbox
-from opensandbox_server.telemetry.timing import Timing
+from opensandbox_server.telemetry.spans import span
 
 log = logging.getLogger(__name__)
 
@@ -80,19 +80,15 @@ class Sandboxes:
     # What clients ask for.
 
     async def create(
-        self,
-        by: Principal,
-        request: CreateSandboxRequest,
-        timing: Timing,
-        key: str | None = None,
+        self, by: Principal, request: CreateSandboxRequest, key: str | None = None
     ) -> Sandbox:
         """Make a sandbox; usable when this returns. The same key and request make only one."""
         if key is None:
-            return await self._create(by, request, timing)
+            return await self._create(by, request)
         fingerprint = hashlib.sha256(request.model_dump_json().encode()).hexdigest()
 
         async def make() -> Sandbox:
-            return await self._create(by, request, timing, key, fingerprint)
+            return await self._create(by, request, key, fingerprint)
 
         return await self._idempotency.once((by.owner, key), fingerprint, make, self._all.get)
 
@@ -187,6 +183,10 @@ class Sandboxes:
         self.get(by, sandbox_id)
         return await self._store.events(sandbox_id, limit)
 
+    def all_states(self) -> Sequence[SandboxState]:
+        """Return the states of all sandboxes, whoever owns them, for counting."""
+        return [sandbox.status.state for sandbox in self._all.values()]
+
     # What happens by itself.
 
     async def reconcile(self) -> None:
@@ -223,10 +223,19 @@ class Sandboxes:
     @property
     def down(self) -> Sequence[str]:
         """Name what does not work right now."""
-        found = [] if self._routes.is_open else ["ingress"]
-        found += ["runtime"] if self._runtime.trouble else []
-        found += ["store"] if self._store.trouble else []
-        return found + [each.name for each in self._tasks if each.is_down]
+        return [name for name, works in self.parts.items() if not works]
+
+    @property
+    def parts(self) -> Mapping[str, bool]:
+        """Name everything that must work, and whether it does right now."""
+        tasks = {each.name: not each.is_down for each in self._tasks}
+        runtime, store = not self._runtime.trouble, not self._store.trouble
+        return {"ingress": self._routes.is_open, "runtime": runtime, "store": store, **tasks}
+
+    @property
+    def streams(self) -> Mapping[str, Mapping[str, int]]:
+        """By kind, how many streams to sandboxes are open and were begun."""
+        return self._routes.streams
 
     async def end_all(self) -> None:
         """End every sandbox, some at a time."""
@@ -248,12 +257,7 @@ class Sandboxes:
     # How it is done.
 
     async def _create(
-        self,
-        by: Principal,
-        request: CreateSandboxRequest,
-        timing: Timing,
-        key: str = "",
-        fingerprint: str = "",
+        self, by: Principal, request: CreateSandboxRequest, key: str = "", fingerprint: str = ""
     ) -> Sandbox:
         features, now = self._runtime.features, datetime.now(UTC)
         admitted = admit(request, by.owner, features, self._longest, now)
@@ -265,7 +269,7 @@ class Sandboxes:
             try:
                 login = (auth.username, auth.password) if auth else None
                 secrets = base.Secrets(stored.execd_token, login)
-                await self._start(sandbox, secrets, used, timing)
+                await self._start(sandbox, secrets, used)
             except KeyTaken:  # nothing was begun
                 raise
             except BaseException:
@@ -275,19 +279,17 @@ class Sandboxes:
         self._schedule(sandbox.stored)
         return sandbox
 
-    async def _start(
-        self, sandbox: Sandbox, secrets: base.Secrets, key: UsedKey | None, timing: Timing
-    ) -> None:
+    async def _start(self, sandbox: Sandbox, secrets: base.Secrets, key: UsedKey | None) -> None:
         # Remembered before it starts: what the store does not know is nobody's and is left alone.
-        with timing.span("store"):
+        with span("store"):
             await self._store.insert(sandbox.stored, key)
         self._all[sandbox.stored.id] = sandbox
-        with timing.span("runtime"), faults_of_runtime(errors.StartFault):
+        with span("runtime"), faults_of_runtime(errors.StartFault):
             instance = await self._runtime.start(sandbox.stored.spec, secrets)
         sandbox.instance = instance
-        with timing.span("route"):
+        with span("route"):
             await self._routes.put(sandbox.route(is_paused=False))
-        with timing.span("store"):
+        with span("store"):
             await self._want(sandbox, _answered, "Started", state=SandboxState.RUNNING)
         sandbox.see(instance)
 

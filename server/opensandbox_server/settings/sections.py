@@ -56,6 +56,7 @@ class Log(Section):
     """What is logged and where to."""
 
     level: str = key("INFO", "DEBUG, INFO, WARNING or ERROR.")
+    format: Literal["text", "json"] = key("text", "text for people, json for programs.")
     file_enabled: bool = key(False, "Also write to file_path.")
     file_path: UserPath = key(Path("~/logs/opensandbox/server.log"), "The log file.")
     access_file_path: UserPath = key(Path("~/logs/opensandbox/access.log"), "One line a request.")
@@ -84,12 +85,14 @@ class RenewIntent(Section):
 
 
 class Otel(Section):
-    """Traces and metrics."""
+    """Traces of requests for an OpenTelemetry collector."""
 
-    enabled: bool = key(False, "Accepted; export comes with a later part.")
-    endpoint: str = key("", "Collector.")
-    service_name: str = key("opensandbox-server", "Name in traces.")
-    export_interval_millis: int = key(60000, "Between two exports.", ge=1)
+    enabled: bool = key(False, "Export them; needs opensandbox-server[otel].")
+    endpoint: str = key(
+        "", "Address of the collector (OTLP over HTTP); empty is OTEL_EXPORTER_OTLP_ENDPOINT."
+    )
+    service_name: str = key("opensandbox-server", "Name of this server in traces.")
+    export_interval_millis: int = key(60000, "Longest wait of a span until it is sent.", ge=1)
 
 
 class RuntimeChoice(Section):

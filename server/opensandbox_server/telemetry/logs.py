@@ -1,21 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where log lines go."""
+"""Where log lines go, and what they look like."""
 
 from __future__ import annotations
 
+import json
 import logging
+from datetime import UTC, datetime
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from opensandbox_server.errors import StartupError
 from opensandbox_server.settings.sections import Log
+from opensandbox_server.telemetry.context import known_ids
 
 _FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line, with the ids of what it is about."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write a record; an access line has its values also one by one."""
+        line: dict[str, object] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+            **known_ids(),
+            **getattr(record, "fields", {}),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
 def set_up_logs(settings: Log) -> None:
     """Write to standard error, and to files when the settings say so. Raises StartupError."""
-    logging.basicConfig(level=settings.level, format=_FORMAT, force=True)
+    to_stderr = logging.StreamHandler()
+    to_stderr.setFormatter(_formatter(settings))
+    logging.basicConfig(level=settings.level, handlers=[to_stderr], force=True)
     if settings.level != "DEBUG":
         logging.getLogger("uvicorn").setLevel(logging.WARNING)
     access = logging.getLogger("opensandbox_server.access")
@@ -37,5 +60,9 @@ def _file(path: Path, settings: Log) -> logging.Handler:
         )
     except OSError as fault:
         raise StartupError(f"cannot write the log {path}: {fault.strerror}") from fault
-    handler.setFormatter(logging.Formatter(_FORMAT))
+    handler.setFormatter(_formatter(settings))
     return handler
+
+
+def _formatter(settings: Log) -> logging.Formatter:
+    return JsonFormatter() if settings.format == "json" else logging.Formatter(_FORMAT)

@@ -9,7 +9,7 @@ import heapq
 import logging
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from opensandbox_server.host.supervision import Supervised
 
@@ -22,8 +22,29 @@ KEPT = 5
 LOOK_SECONDS = 0.002
 """A stall is what a sleep of this length takes longer than that."""
 
+MEASURE_SECONDS = 0.25
+"""Between two looks that are always on: four short turns a second are no load."""
+
 Stall = tuple[float, float]
 """How long it was, and how much of that our thread was computing; the rest it was kept waiting."""
+
+
+@contextlib.asynccontextmanager
+async def measure_stalls(saw: Callable[[float], None]) -> AsyncIterator[None]:
+    """Tell at every look how many seconds late the event loop came to it."""
+
+    async def look() -> None:
+        while True:
+            began = time.perf_counter()
+            await asyncio.sleep(MEASURE_SECONDS)
+            saw(max(0.0, time.perf_counter() - began - MEASURE_SECONDS))
+
+    looking = asyncio.create_task(Supervised("lateness", look).run(), name="lateness")
+    try:
+        yield
+    finally:
+        looking.cancel()
+        await asyncio.gather(looking, return_exceptions=True)
 
 
 @contextlib.asynccontextmanager
