@@ -18,6 +18,7 @@ NOW = datetime.now(UTC)
 NEEDS: dict[Feature, tuple[dict[str, Any], str, Any]] = {
     Feature.DISK: ({"resourceLimits": {"disk": "1Gi"}}, "resources.disk_bytes", 1 << 30),
     Feature.GPU: ({"resourceLimits": {"gpu": "2"}}, "resources.gpus", "2"),
+    Feature.HOSTNAME: ({"extensions": {"hostname": "mine"}}, "hostname", "mine"),
     Feature.NO_NETWORK: ({"extensions": {"network": "none"}}, "has_network", False),
     Feature.READONLY: ({"extensions": {"readonly": "true"}}, "is_readonly", True),
 }

@@ -153,6 +153,8 @@ async def test_a_refusal_never_repeats_a_password(world: World) -> None:
             "SANDBOX::INVALID_PARAMETER",
             "without a network",
         ),
+        ({"extensions": {"hostname": "a_b"}}, 400, "SANDBOX::INVALID_PARAMETER", "hostname"),
+        ({"extensions": {"hostname": "mine"}}, 400, "SANDBOX::INVALID_PARAMETER", "cannot name"),
         ({"resourceLimits": {"disk": "1Gi"}}, 400, "SANDBOX::INVALID_PARAMETER", "disk"),
         ({"resourceLimits": {"gpu": "1"}}, 400, "SANDBOX::INVALID_PARAMETER", "GPU"),
         ({"extensions": {"poolRef": "p"}}, 400, "SANDBOX::UNSUPPORTED_POOL_REF", "pool"),

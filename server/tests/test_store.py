@@ -142,7 +142,7 @@ class TestMigrations:
             assert beside == {"full": read}
             assert read.others == {"colour": ["blue"], "spec": {"resources": {"tpus": 2}}}
             resources = replace(FULL.spec.resources, gpus=None)
-            spec = replace(FULL.spec, resources=resources)
+            spec = replace(FULL.spec, resources=resources, hostname=None)
             former = replace(FULL, spec=spec, owner="", state="", state_at=None)
             assert replace(read, others={}) == former
             assert [event.at for event in await store.events("full", 9)] == [1.5]

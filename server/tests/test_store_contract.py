@@ -41,6 +41,7 @@ FULL = StoredSandbox(
         isolation="gvisor",
         has_network=False,
         is_readonly=True,
+        hostname="h",
     ),
     created_at=NOW,
     owner="somebody",

@@ -52,6 +52,7 @@ class Feature(enum.Enum):
 
     DISK = "limit disk space"
     GPU = "give sandboxes a GPU"
+    HOSTNAME = "name a sandbox"
     NO_NETWORK = "leave a sandbox without a network"
     READONLY = "make the root of a sandbox read-only"
 
@@ -83,6 +84,8 @@ class SandboxSpec:
     """The tier asked for (`extensions["runtime"]`): crun, runc, gvisor, …; None is the default."""
     has_network: bool = True
     is_readonly: bool = False
+    hostname: str | None = None
+    """What it calls itself; None leaves that to the runtime."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ Its model checked the shape of a request (422); what depends on this server is h
 
 from __future__ import annotations
 
+import re
 import secrets
 import uuid
 from collections.abc import Collection, Mapping
@@ -45,6 +46,7 @@ EGRESS_TAILS = frozenset(
     )
 )
 TOKEN_BYTES = 24
+_HOSTNAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?", re.ASCII)
 
 
 def admit(
@@ -73,6 +75,7 @@ def admit(
         isolation=extensions.get("runtime") or None,
         has_network=extensions.get("network") != "none",
         is_readonly=extensions.get("readonly") == "true",
+        hostname=extensions.get("hostname") or None,
     )
     _refuse_what_is_missing(spec, features)
     return StoredSandbox(
@@ -122,6 +125,7 @@ def _refuse_what_is_missing(spec: SandboxSpec, features: Collection[Feature]) ->
         ("resourceLimits.gpu", spec.resources.gpus is not None, Feature.GPU),
         ("extensions[network]", not spec.has_network, Feature.NO_NETWORK),
         ("extensions[readonly]", spec.is_readonly, Feature.READONLY),
+        ("extensions[hostname]", spec.hostname is not None, Feature.HOSTNAME),
     )
     for field, is_needed, feature in needs:
         if is_needed and feature not in features:
@@ -180,3 +184,8 @@ def _check_extensions(extensions: Mapping[str, str]) -> None:
         raise InvalidParameter("extensions[network]: must be default or none.")
     if extensions.get("readonly", "false") not in {"true", "false"}:
         raise InvalidParameter("extensions[readonly]: must be true or false.")
+    if extensions.get("hostname") and not _HOSTNAME.fullmatch(extensions["hostname"]):
+        raise InvalidParameter(
+            "extensions[hostname]: must be at most 63 letters, digits and '-', with a letter or "
+            "digit at both ends."
+        )

@@ -82,7 +82,10 @@ INSERT INTO idempotency SELECT '', key, fingerprint, sandbox_id, at FROM former_
 DROP TABLE former_idempotency;
 CREATE INDEX idempotency_by_age ON idempotency (at)
 """
-_SPEC = ("image", "entrypoint", "resources", "platform", "isolation", "has_network", "is_readonly")
+_SPEC = (
+    *("image", "entrypoint", "resources", "platform", "isolation", "has_network", "is_readonly"),
+    "hostname",
+)
 _TEXTS = ("execd_token", "secure_token")
 _FLAGS = ("has_answered", "is_repeatable")
 _OBJECTS = ("env", "metadata", "extensions")

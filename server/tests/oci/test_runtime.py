@@ -198,6 +198,13 @@ def test_an_entrypoint_that_does_not_exist_fails_the_start_with_a_reason(home: H
     assert list((home.data_dir / "sandboxes").glob("[!.]*")) == []
 
 
+def test_a_sandbox_has_the_name_it_was_given(home: Home) -> None:
+    box = home.start(hostname="build-7")
+    assert box.sh("hostname; cat /etc/hostname; getent hosts build-7 | wc -l").output == (
+        "build-7\nbuild-7\n1"
+    )
+
+
 def test_what_this_host_cannot_do_is_refused_by_name(home: Home) -> None:
     with pytest.raises(NotSupported, match="gvisor"):
         home.start(isolation="gvisor")

@@ -76,7 +76,7 @@ class OCIRuntime(Runtime):
     """Sandboxes made of namespaces, by crun or runc, with no daemon."""
 
     name = "oci"
-    features = frozenset({Feature.NO_NETWORK, Feature.READONLY})
+    features = frozenset({Feature.HOSTNAME, Feature.NO_NETWORK, Feature.READONLY})
     launcher = LAUNCHER
 
     def __init__(self, home: RuntimeHome) -> None:

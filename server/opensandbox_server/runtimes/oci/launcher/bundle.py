@@ -95,7 +95,7 @@ def config(start: Start, around: Surroundings) -> dict[str, Any]:
 
 def hostname(spec: SandboxSpec) -> str:
     """Return the name the sandbox has for itself."""
-    return spec.id[:12].rstrip("-_.") or "sandbox"
+    return spec.hostname or spec.id[:12].rstrip("-_.") or "sandbox"
 
 
 def arguments(start: Start) -> list[str]:
