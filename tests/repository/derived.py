@@ -28,6 +28,7 @@ from opensandbox_mcp.tools import offered
 from opensandbox_server import errors
 from opensandbox_server.runtimes.oci import options
 from opensandbox_server.settings.settings import Settings
+from scripts import walk
 from tests.repository.attacks import attacks_table
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,6 +46,19 @@ def pages() -> list[Path]:
 def renewed(text: str) -> str:
     """Return a page with every part as the code has it now."""
     return _PART.sub(lambda part: f"{part[1]}{PARTS[part[2]]()}\n{part[3]}", text)
+
+
+def words(text: str) -> list[str]:
+    """Return what of a page must be current: its words, without the counts of what is counted.
+
+    Every version of Python breaks the help at other places, and every change of a source changes
+    how long it is.
+    """
+
+    def mask(part: re.Match[str]) -> str:
+        return re.sub(r"[\d,]*\d", "N", part[0]) if part[2] in COUNTS else part[0]
+
+    return _PART.sub(mask, text).split()
 
 
 def server_help() -> str:
@@ -218,6 +232,11 @@ def _plain(value: object) -> str:
     return json.dumps(value) if not isinstance(value, str) else value
 
 
+def walk_report() -> str:
+    """Return what somebody reads who follows one run through all planes."""
+    return f"```text\n{walk.report()}\n```"
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "cli_exit_codes": cli_exit_codes,
     "cli_help": cli_help,
@@ -228,7 +247,10 @@ PARTS: dict[str, Callable[[], str]] = {
     "mcp_help": mcp_help,
     "mcp_tools": mcp_tools,
     "attacks": attacks_table,
+    "walk": walk_report,
 }
+COUNTS = frozenset({"walk"})
+"""Parts whose numbers may be old: nobody renews a page for a line more."""
 
 
 if __name__ == "__main__":
