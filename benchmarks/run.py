@@ -73,7 +73,7 @@ TARGETS = {
     "ten_contexts_vs_two_ipykernels": Target(1, "memory of ten Python contexts / two ipykernels"),
     "first_cell_vs_first_command": Target(3, "create to the first cell's end / first command's"),
     "ingress_vs_reverseproxy": Target(1.4, "a request through ingress / Go's ReverseProxy"),
-    "create_vs_docker_run": Target(0.125, "create to first output, cold / `docker run`"),
+    "create_vs_docker_run": Target(0.111, "create to first output, cold / `docker run`"),
     "sdk_exec_vs_docker_exec": Target(0.0667, "`true` through client and ingress / `docker exec`"),
     "import_vs_httpx": Target(3, "`from opensandbox import Sandbox` / `import httpx`"),
     "server_share_ms": Target(8, "of a create without the runtime / all of it", is_absolute=True),
@@ -85,6 +85,7 @@ TARGETS = {
     "pause_during_deletes_vs_quiet": Target(
         2, "a pause while four sandboxes of 100,000 files are deleted / while nothing is"
     ),
+    "create_at_500_vs_empty": Target(1.3, "a create beside 500 sandboxes / beside none"),
     "osb_help": Target(250, "`osb --help` / `python -c pass`", is_absolute=True),
 }
 

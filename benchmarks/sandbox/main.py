@@ -32,10 +32,12 @@ SANDBOX_RESULTS = (
     "creates_100_at_once",
     "event_loop_stall",
     "pause_during_deletes_vs_quiet",
+    "create_at_500_vs_empty",
 )
 DOCKER_RESULTS = ("create_vs_docker_run", "sdk_exec_vs_docker_exec")
 BURSTS, AT_ONCE = 5, 100
 DELETES, FILES = 3, 100_000
+CROWD = 500
 
 
 def main() -> int:
@@ -106,6 +108,7 @@ def obstacle() -> str:
 def measure(arguments: argparse.Namespace, prepared: Prepared, scratch: Path) -> dict[str, object]:
     """Run everything that can run; quick takes few samples."""
     # Imported here: without the server installed obstacle must still be able to say so.
+    from benchmarks.sandbox.crowd import measure_crowd
     from benchmarks.sandbox.deletes import measure_deletes
     from benchmarks.sandbox.execs import measure_execs
     from benchmarks.sandbox.measure import measure_bursts, measure_creates
@@ -131,6 +134,8 @@ def measure(arguments: argparse.Namespace, prepared: Prepared, scratch: Path) ->
         results += measure_bursts(server, image, bursts, AT_ONCE)
         deletes, files = (1, 2000) if arguments.quick else (DELETES, FILES)
         results.append(measure_deletes(server, image, deletes, files))
+        crowd = 10 if arguments.quick else CROWD
+        results.append(measure_crowd(server, image, crowd, count))
     skipped = dict.fromkeys(DOCKER_RESULTS, reason) if reason else {}
     return {"results": results, "skipped": skipped}
 
