@@ -4,7 +4,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-build setup-run setup-cluster quickstart test test-fast fuzz check audit bench build serve images clean
+.PHONY: help setup setup-build setup-run setup-cluster quickstart test test-fast fuzz check audit bench build serve packages images clean
 .PHONY: cluster cluster-stop cluster-image cluster-load cluster-test
 .PHONY: setup-vm vm vm-test vm-test-short
 
@@ -66,6 +66,9 @@ build: setup-build ## Build the Go programs into build/
 serve: setup-run build ## Run a server in the foreground until Ctrl-C: PORT, API_KEY, DATA, RUNTIME
 	@exec env $(if $(API_KEY),OPENSANDBOX_SERVER_API_KEY='$(API_KEY)') .venv/bin/opensandbox-server \
 		--port $(PORT) --runtime $(RUNTIME) $(if $(DATA),--data-dir '$(DATA)')
+
+packages: setup setup-run build ## Use the wheels in empty environments, upgrade from releases, try the benchmarks
+	@.venv/bin/python -m pytest -q tests/wheels/wheels.py tests/benchmarks/quick.py tests/stored/upgrade.py
 
 images: setup build ## Build every image there is a recipe for, with Docker too, and use each for its purpose
 	@.venv/bin/python -m pytest -q tests/images/build.py tests/images/code_interpreter.py tests/images/docker.py

@@ -16,7 +16,6 @@ from xdist.scheduler import LoadScopeScheduling
 HEAVIEST = (
     "tests/code/test_languages.py",
     "tests/docs/test_pages.py",
-    "tests/wheels/test_wheels.py",
     "tests/repository/test_scripts.py",
     "tests/contract/test_execd_contract.py",
     "tests/code/test_first_context.py",

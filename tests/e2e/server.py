@@ -168,15 +168,21 @@ class _Log:
 
 
 def start_server(
-    runtime: RuntimeName, home: Path, *, port: int = 0, flags: Sequence[str] = ()
+    runtime: RuntimeName,
+    home: Path,
+    *,
+    port: int = 0,
+    flags: Sequence[str] = (),
+    python: str = sys.executable,
+    programs: Path = PROGRAMS,
 ) -> Server:
-    """Start a server on home/data and return when it listens."""
+    """Start a server on home/data and return when it listens; python is whose server it is."""
     for program in ("execd", "ingress"):
-        if not (PROGRAMS / program).exists():
-            raise FileNotFoundError(f"{PROGRAMS / program} is missing; run: make build")
+        if not (programs / program).exists():
+            raise FileNotFoundError(f"{programs / program} is missing; run: make build")
     temporary = home / "tmp"
     temporary.mkdir(exist_ok=True)
-    command = [sys.executable, "-m", "opensandbox_server", f"--port={port}", f"--runtime={runtime}"]
+    command = [python, "-m", "opensandbox_server", f"--port={port}", f"--runtime={runtime}"]
     keeper = subprocess.Popen(
         [sys.executable, str(_KEEPER), *command, f"--data-dir={home / 'data'}", *flags],
         stdin=subprocess.DEVNULL,
@@ -189,7 +195,7 @@ def start_server(
             "HOME": str(home),
             "TMPDIR": str(temporary),
             "OPENSANDBOX_SERVER_API_KEY": API_KEY,
-            "OPENSANDBOX_BIN_DIR": str(PROGRAMS),
+            "OPENSANDBOX_BIN_DIR": str(programs),
         },
     )
     assert keeper.stdout is not None
