@@ -17,6 +17,7 @@ _LINKS = Path("/sys/class/net")
 _CGROUPS = Path("/sys/fs/cgroup")
 _STAGES = Path("/run/opensandbox/stage")
 _CLAIMS = Path("/run/opensandbox/ids")
+_BRIDGE = re.compile(r"\b(osb[0-9]+)(?:v[0-9]+)?\b")
 
 
 @dataclass
@@ -55,7 +56,12 @@ def look(marks: Marks, home: Path) -> Traces:
     ours = re.compile(rf"\b({'|'.join(bridges) or 'none'})(v[0-9]+)?\b")
     return Traces(
         links=frozenset(link.name for link in _LINKS.iterdir() if ours.fullmatch(link.name)),
-        tables=frozenset(rule for rule in _rules() if ours.search(rule)),
+        tables=frozenset(
+            # The guard of forwarding names every bridge there can be, and is all servers' together.
+            rule
+            for rule in _rules()
+            if (named := set(_BRIDGE.findall(rule))) and named <= set(bridges)
+        ),
         cgroups=frozenset(
             str(found)
             for name in marks.cgroups

@@ -15,7 +15,10 @@ from opensandbox.config import ConnectionConfigSync
 from opensandbox.models.execd import RunCommandOpts
 from tests.vm.inside.server import START_SECONDS, running_unit, systemctl, wait_until_healthy
 
-COUNTING = "i=0; while :; do i=$((i+1)); echo $i >/tmp/count; sleep 0.1; done"
+# Renamed into its place, or a reader would find it empty at times.
+COUNTING = (
+    "i=0; while :; do i=$((i+1)); echo $i >/tmp/next; mv /tmp/next /tmp/count; sleep 0.1; done"
+)
 
 
 @pytest.fixture(scope="module")
