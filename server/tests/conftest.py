@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fixtures of the server's tests."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
+from server.tests.postgres_server import PostgresServer, postgres_server
 from server.tests.world import World, open_world
 
 
@@ -19,4 +20,11 @@ def anyio_backend() -> str:
 async def world(tmp_path: Path) -> AsyncIterator[World]:
     """Run a server of its own for one test."""
     async with open_world(tmp_path / "data") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+    """Run one PostgreSQL for all tests of a worker; it takes half a second."""
+    with postgres_server(tmp_path_factory.mktemp("postgres")) as running:
         yield running

