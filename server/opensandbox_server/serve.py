@@ -81,7 +81,7 @@ async def open_server(
         keys, announce = opened.enter_context(open_api_keys(settings, data))
         signers = signing_keys(settings, data)
         ingress = Ingress(ingress_config(settings, data, port, keys.sums, signers, ingress_user))
-        store = await opened.enter_async_context(open_store(settings, data))
+        store = await opened.enter_async_context(open_store(settings, data, runtime))
         await opened.enter_async_context(open_runtime(runtime))
         sandboxes, care = await opened.enter_async_context(
             open_sandboxes(settings, runtime, store, ingress)
@@ -137,8 +137,6 @@ def runtime_home(settings: Settings, ingress_gid: int | None) -> RuntimeHome:
 def _refuse_what_is_not_built(settings: Settings) -> None:
     if settings.tenants.provider:
         raise StartupError("tenants.provider: this version serves one owner only")
-    if settings.store.type != "sqlite":
-        raise StartupError("store.type: this version keeps its store in sqlite only")
     if kind := settings.secure_runtime.type:
         raise StartupError(f"secure_runtime.type: this version has no {kind}; leave it empty")
 

@@ -16,7 +16,6 @@ START_SECONDS = 60.0
 _CONFIG = """
 fsync = off
 full_page_writes = off
-synchronous_commit = off
 autovacuum = off
 listen_addresses = ''
 unix_socket_directories = '{}'
@@ -24,12 +23,16 @@ dynamic_shared_memory_type = mmap
 max_connections = 200
 shared_buffers = 16MB
 """
+_WHO = """
+local all guarded scram-sha-256
+local all all trust
+"""
 _SOMEBODY = "65534"
 _NO_PG: Mapping[str, str] = {k: v for k, v in os.environ.items() if not k.startswith("PG")}
 
 
 class PostgresServer:
-    """One cluster in a directory, reached by a socket in it; anybody may be anybody."""
+    """One cluster in a directory, reached by a socket in it; only `guarded` needs a password."""
 
     def __init__(self, directory: Path) -> None:
         """Make the cluster; see start."""
@@ -45,7 +48,8 @@ class PostgresServer:
             env=_NO_PG,
         )
         assert made.returncode == 0, made.stderr
-        self.configure(_CONFIG.format(directory))
+        (self._data / "postgresql.auto.conf").write_text(_CONFIG.format(directory))
+        (self._data / "pg_hba.conf").write_text(_WHO)
 
     @property
     def _data(self) -> Path:
@@ -61,10 +65,6 @@ class PostgresServer:
         self._schemas += 1
         self.execute(f"CREATE SCHEMA s{self._schemas}")
         return self.url(search_path=f"s{self._schemas}")
-
-    def configure(self, text: str) -> None:
-        """Write the configuration of the next start."""
-        (self._data / "postgresql.auto.conf").write_text(text)
 
     def start(self) -> None:
         """Start it; answers when this returns."""
@@ -93,10 +93,10 @@ class PostgresServer:
 
     def kill(self) -> None:
         """Let it die with everything that it was about to do."""
-        assert self._process
-        os.kill(self._postmaster, signal.SIGKILL)
-        self._process.wait(30)
-        self._process = None
+        if self._process:
+            os.kill(self._postmaster, signal.SIGKILL)
+            self._process.wait(30)
+            self._process = None
 
     @contextlib.contextmanager
     def frozen(self) -> Iterator[None]:
@@ -142,7 +142,7 @@ def postgres_server(directory: Path) -> Iterator[PostgresServer]:
         server.start()
         yield server
     finally:
-        server.stop()
+        server.kill()
         shutil.rmtree(directory / "data")
 
 

@@ -4,6 +4,9 @@
 `python -m server.tests.store_script DIRECTORY` plays the script on SQLite again and again, each
 time in a process that kills itself one statement later, until it came to its end: DIRECTORY/1.db is
 what is left after the first statement, and so on.
+
+With the address of a PostgreSQL database instead, the process kills itself when it has sent a
+statement and has no answer yet: place 1 is what is left after the first, and so on.
 """
 
 from __future__ import annotations
@@ -12,12 +15,14 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from opensandbox_server.runtimes.base import SandboxSpec
+from opensandbox_server.settings.sections import Postgresql
+from opensandbox_server.store.postgres import open_postgres
 from opensandbox_server.store.sqlite import open_sqlite
 from opensandbox_server.store.store import Query, Store, UsedKey
 from opensandbox_server.store.stored import StoredSandbox
@@ -58,14 +63,44 @@ async def _play(path: Path, statements: int) -> None:
             await verb(store)
 
 
+async def _play_on_postgres(url: str, statements: int) -> None:
+    left, one = statements, Postgresql(max_pool_size=1)
+    async with open_postgres(
+        url, f"prepared {statements}", is_exclusive=False, options=one
+    ) as store:
+        for verb in VERBS:
+            await verb(store)
+        store._place = str(statements)
+        say = store._say
+
+        async def say_or_die(statement: str, values: Sequence[object]) -> object:
+            nonlocal left
+            left -= 1
+            saying = asyncio.create_task(say(statement, values))
+            if left == 0:
+                await asyncio.sleep(0)
+                os.kill(os.getpid(), signal.SIGKILL)
+            return await saying
+
+        store._say = say_or_die  # type: ignore[method-assign,assignment]
+        for verb in VERBS:
+            await verb(store)
+
+
+def _play_anywhere(where: str, statements: int) -> Coroutine[None, None, None]:
+    if where.startswith("postgresql://"):
+        return _play_on_postgres(where, statements)
+    return _play(Path(where) / f"{statements}.db", statements)
+
+
 def main() -> int:
     """Play it for every number of statements."""
-    directory, statements, status = Path(sys.argv[1]), 0, -1
+    statements, status = 0, -1
     while status:
         statements += 1
         child = os.fork()
         if child == 0:
-            asyncio.run(_play(directory / f"{statements}.db", statements))
+            asyncio.run(_play_anywhere(sys.argv[1], statements))
             os._exit(0)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         assert status in (0, -signal.SIGKILL), status

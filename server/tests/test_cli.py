@@ -88,7 +88,7 @@ def test_every_bad_key_gets_its_line(tmp_path: Path, capsys: pytest.CaptureFixtu
     ("text", "message"),
     [
         ('[tenants]\nprovider = "file"', "tenants.provider: this version serves one owner only"),
-        ('[store]\ntype = "postgresql"', "store.type"),
+        ('[store]\ntype = "postgresql"', "url: needed when type is postgres"),
         ('[secure_runtime]\ntype = "gvisor"', "secure_runtime.type"),
         ('[server]\ningress_user = "no-such-user"\nport = 0', "server.ingress_user"),
         ('[runtime]\ntype = "fake"\n[fake]\nx = 1\n[server]\nport = 0', "x: unknown key"),

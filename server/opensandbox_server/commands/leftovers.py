@@ -6,18 +6,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from opensandbox_server.errors import StartupError
 from opensandbox_server.host.data_dir import DataDir, open_data_dir
-from opensandbox_server.runtimes.base import SandboxSpec
+from opensandbox_server.runtimes import make_runtime
+from opensandbox_server.runtimes.base import Runtime, SandboxSpec
 from opensandbox_server.runtimes.oci.launcher.records import NotUnderstood, Record
 from opensandbox_server.runtimes.oci.leftovers import CannotAdopt, Remains
 from opensandbox_server.runtimes.oci.options import read_options
+from opensandbox_server.serve import runtime_home
 from opensandbox_server.settings.settings import Settings
 from opensandbox_server.store import open_store, read_rows
 from opensandbox_server.store import stored as stored_form
+from opensandbox_server.store.store import Store
 from opensandbox_server.store.stored import StoredSandbox
 
 
@@ -65,7 +69,7 @@ def adopt(settings: Settings, names: Sequence[str]) -> str:
 
 def leftovers(settings: Settings) -> Sequence[Leftover]:
     """Look for everything that the next server would leave as it is."""
-    rows = read_rows(settings)
+    rows = read_rows(settings, _runtime(settings))
     unreadable = {
         name: row for name, row in rows.items() if isinstance(row, stored_form.NotUnderstood)
     }
@@ -111,14 +115,22 @@ async def _remember(settings: Settings, name: str, image: str) -> None:
     """Write a row for a sandbox: its token is lost, so it can be paused and deleted, not used."""
     spec = SandboxSpec(name, image, ("unknown",))
     stored = StoredSandbox(spec, datetime.now(UTC), has_answered=True)
-    async with open_store(settings, DataDir(settings.data_dir)) as store:
+    async with _open_store(settings) as store:
         await store.delete(name)
         await store.insert(stored)
 
 
 async def _forget(settings: Settings, name: str) -> None:
-    async with open_store(settings, DataDir(settings.data_dir)) as store:
+    async with _open_store(settings) as store:
         await store.delete(name)
+
+
+def _open_store(settings: Settings) -> AbstractAsyncContextManager[Store]:
+    return open_store(settings, DataDir(settings.data_dir), _runtime(settings))
+
+
+def _runtime(settings: Settings) -> Runtime:
+    return make_runtime(settings.runtime.type, runtime_home(settings, None))
 
 
 @contextlib.contextmanager

@@ -176,6 +176,13 @@ class Runtime(abc.ABC):
         """Look at the host without changing it. Works before prepare and for any user."""
         return ()
 
+    def place(self) -> str:
+        """Where instances live when that is not this data directory; empty when it is.
+
+        Servers whose runtimes name the same place share their sandboxes.
+        """
+        return ""
+
     @property
     def trouble(self) -> str:
         """Why nothing can be started right now; empty while all is well. Readiness asks for it."""

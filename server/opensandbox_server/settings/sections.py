@@ -6,6 +6,7 @@ The tables of runtimes are their own. What only the published server reads is in
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -183,23 +184,52 @@ class Ingress(Section):
         return self
 
 
-class Postgresql(Section):
-    """A store shared by several servers; it comes with a later part."""
+def _take_address(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    if url and scheme not in {"postgresql", "postgres"}:
+        raise ValueError("must be like postgresql://user@host:5432/database")
+    if any("@" in part for part in re.split("[/?#]", rest)[1:]):
+        raise ValueError("must have / ? # @ of a password as %2F %3F %23 %40; see also PGPASSFILE")
+    return url
 
-    dsn: str = key("", "Address.", repr=False)
+
+Address = Annotated[str, AfterValidator(_take_address)]
+"""Of a PostgreSQL database; a password may be in it."""
+
+
+class Postgresql(Section):
+    """The connections to PostgreSQL."""
+
+    dsn: Address = key("", "The published name of store.url; it wins.", repr=False)
     min_pool_size: int = key(1, "Connections kept.", ge=0)
     max_pool_size: int = key(10, "Most connections.", ge=1)
     connect_timeout_seconds: float = key(5, "Longest connect.", gt=0)
     pool_timeout_seconds: float = key(5, "Longest wait for a connection.", gt=0)
-    snapshot_recovery_interval_seconds: float = key(15, "Between two looks.", gt=0)
+    snapshot_recovery_interval_seconds: float = key(15, "Has no effect here.", gt=0)
 
 
 class Store(Section):
     """Where the server remembers."""
 
-    type: Literal["sqlite", "postgresql"] = key("sqlite", "sqlite is one file.")
-    path: UserPath | None = key(None, "That file; by default opensandbox.db in data_dir.")
+    type: Literal["sqlite", "postgres"] = key(
+        "sqlite", "sqlite is one file; postgres (or postgresql) needs opensandbox-server[postgres]."
+    )
+    path: UserPath | None = key(None, "The file of sqlite; by default opensandbox.db in data_dir.")
+    url: Address = key(
+        "", "postgresql://user@host:5432/database; the password better by PGPASSFILE.", repr=False
+    )
     postgresql: Postgresql = key(Postgresql(), "")
+
+    @field_validator("type", mode="before")
+    @classmethod
+    def _use_one_name(cls, name: object) -> object:
+        return "postgres" if name == "postgresql" else name
+
+    @model_validator(mode="after")
+    def _know_database(self) -> Store:
+        if self.type == "postgres" and not (self.url or self.postgresql.dsn):
+            raise ValueError("url: needed when type is postgres")
+        return self
 
 
 class SecureRuntime(Section):

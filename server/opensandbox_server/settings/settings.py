@@ -53,6 +53,11 @@ class Settings(sections.Section):
         """The SQLite file."""
         return self.store.path or self.data_dir / "opensandbox.db"
 
+    @property
+    def store_url(self) -> str:
+        """The database of PostgreSQL; a password may be in it."""
+        return self.store.postgresql.dsn or self.store.url
+
 
 def find_config(chosen: Path | None, environ: Mapping[str, str]) -> Path | None:
     """Return the config file to read; None when nobody wrote one. Raises SettingsError."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import secrets
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -320,6 +321,8 @@ async def _open_pool(url: str, options: Postgresql) -> AsyncIterator[Pool[Record
     async def keep(_: object) -> None:
         """Do nothing when a statement is over: none leaves anything to be reset."""
 
+    # What it warns of, with a trace at each try, is a fault of ours already.
+    logging.getLogger("asyncpg.pool").setLevel(logging.ERROR)
     most = options.max_pool_size
     least = min(options.min_pool_size, most)
     pool = asyncpg.create_pool(**arguments(url, options), min_size=least, max_size=most, reset=keep)

@@ -41,7 +41,10 @@ _SETTINGS = {
     "jit": "off",
 }
 
-UNUSABLE = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
+UNUSABLE = (
+    *(asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError),
+    asyncpg.InternalClientError,  # on a connection that the database has just given up
+)
 """What asyncpg raises when something cannot be done."""
 
 

@@ -9,7 +9,6 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 
-import asyncpg
 from asyncpg import Connection, Record
 
 from opensandbox_server.errors import StartupError, StoreFault
@@ -165,5 +164,5 @@ async def end(db: Connection[Record]) -> None:
     """Close a connection, in any state, soon."""
     try:
         await db.close(timeout=2)
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
+    except UNUSABLE:
         db.terminate()

@@ -14,9 +14,10 @@ from asyncpg import Connection, Record
 
 from opensandbox_server.store.migrations import NewerVersion
 
-_MIGRATING = "SELECT pg_advisory_xact_lock(hashtextextended('opensandbox migrations', 0))"
-_PATIENCE = "SET LOCAL lock_timeout = '60s'; SET LOCAL statement_timeout = '600s'"
+_PATIENCE = "SET lock_timeout = '60s'; SET statement_timeout = '600s'"
 """Another server may be at it; and a step may have much to do."""
+_BEGIN = "SELECT pg_advisory_lock(hashtextextended('opensandbox migrations', 0))"
+_END = _BEGIN.replace("_lock", "_unlock")
 
 # JSON is kept as it was written: jsonb could not have a NUL. Metadata has none, and is asked for.
 _FIRST = """
@@ -67,22 +68,30 @@ POSTGRES_STEPS: Sequence[str] = (_FIRST,)
 async def migrate(db: Connection[Record], steps: Sequence[str] | None = None) -> None:
     """Take the steps that a database has not taken yet. Raises NewerVersion.
 
-    Several servers may do it at the same time. Where nothing is to be done nothing is written.
+    Several servers may do it at the same time. Where nothing is to be done nothing is written, and
+    no right is needed to make tables. The connection is of no other use: its limits are changed.
     """
     steps = POSTGRES_STEPS if steps is None else steps
-    while (await version_of(db) or 0) < len(steps):
-        async with db.transaction():
-            await db.execute(f"{_PATIENCE}; {_MIGRATING}")
-            version = await version_of(db)
-            if version is None:
-                await db.execute("CREATE TABLE schema_version (version INTEGER NOT NULL)")
-                await db.execute("INSERT INTO schema_version VALUES (0)")
-                version = 0
-            if version < len(steps):  # nobody else took it meanwhile
-                await db.execute(steps[version])
-                await db.execute("UPDATE schema_version SET version = $1", version + 1)
+    if (await version_of(db) or 0) < len(steps):
+        await db.execute(_PATIENCE)
+        # Before any transaction: one that began earlier would not see what others made meanwhile.
+        await db.execute(_BEGIN)
+        try:
+            for number in range(await version_of(db) or 0, len(steps)):
+                async with db.transaction():
+                    await _take(db, number, steps[number])
+        finally:
+            await db.execute(_END)
     if (await version_of(db) or 0) > len(steps):
         raise NewerVersion
+
+
+async def _take(db: Connection[Record], number: int, step: str) -> None:
+    if await version_of(db) is None:
+        await db.execute("CREATE TABLE schema_version (version INTEGER NOT NULL)")
+        await db.execute("INSERT INTO schema_version VALUES (0)")
+    await db.execute(step)
+    await db.execute("UPDATE schema_version SET version = $1", number + 1)
 
 
 async def version_of(db: Connection[Record]) -> int | None:
