@@ -30,6 +30,7 @@ from opensandbox_server.store.postgres import PostgresStore, open_postgres, read
 from opensandbox_server.store.postgres_rows import write_row
 from opensandbox_server.store.store import Query, Store, StoreConflict, UsedKey
 from opensandbox_server.store.stored import COLUMNS, NotUnderstood
+from server.tests import test_store_contract as contract_suite
 from server.tests.databases import PostgresDatabase
 from server.tests.postgres_server import PostgresServer
 from server.tests.serving import serving
@@ -239,6 +240,19 @@ class TestChanges:
             assert [each.id for each in news.changed] == ["slow"]
             assert not news.is_whole
             assert (await store.changes(news.position)).changed == []
+
+    async def test_eight_writers_that_commit_in_any_order(self, database: PostgresDatabase) -> None:
+        async with database.open():
+            pass
+        database.execute(
+            "CREATE FUNCTION dawdle() RETURNS trigger LANGUAGE plpgsql AS"
+            " 'BEGIN PERFORM pg_sleep(random() / 100); RETURN NULL; END'"
+        )
+        database.execute(
+            "CREATE CONSTRAINT TRIGGER dawdle AFTER INSERT OR UPDATE OR DELETE ON sandboxes"
+            " DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION dawdle()"
+        )
+        await contract_suite.TestChanges().test_eight_writers_at_once_and_none_is_missed(database)
 
     async def test_who_is_too_far_behind_reads_everything(
         self, database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
