@@ -78,7 +78,7 @@ class PostgresServer:
                 env=_NO_PG,
             )
         deadline = time.monotonic() + START_SECONDS
-        ask = [_program("pg_isready"), "--quiet", "-h", self.directory]
+        ask = [str(_program("pg_isready")), "--quiet", "-h", str(self.directory)]
         while subprocess.run(ask, env=_NO_PG).returncode:
             assert self._process.poll() is None, (self.directory / "log").read_text()
             assert time.monotonic() < deadline, (self.directory / "log").read_text()
