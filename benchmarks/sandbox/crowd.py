@@ -19,6 +19,8 @@ def measure_crowd(server: Server, image: str, live: int, count: int) -> RawResul
     """Create one after the other beside nobody, beside many twice as often, beside nobody again."""
     before = _creates(server, image, count)
     beside_many = asyncio.run(_beside(server, image, live, 2 * count))
+    while list((server.data_dir / "trash").iterdir()):  # the files of the many
+        time.sleep(SETTLE_SECONDS)
     after = _creates(server, image, count)
     return RawResult(
         name="create_at_500_vs_empty", unit="ms", ours=beside_many, other=[*before, *after]
