@@ -154,7 +154,7 @@ def _uvicorn_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
     server = settings.server
     return uvicorn.Config(
         app,
-        lifespan="off",  # entered by us, so that its faults reach us
+        lifespan="off",  # everything is open already
         http="httptools" if server.http == "auto" else server.http,
         ws="none",
         access_log=False,

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
 
 @dataclass
 class Supervised:
-    """A stand_in stand-in and what it heard."""
+    """A stand-in for ingress and what it heard."""
 
     ingress: Ingress
     heard_by: Path

@@ -14,7 +14,7 @@ LONGEST_LINE = 4 * 1024 * 1024
 """Ingress reports at most the traffic of every sandbox in one line."""
 
 OnActivity = Callable[[Mapping[str, int]], None]
-"""Hears how many requests each sandbox had since the last time."""
+"""Hears which sandboxes were used since the last time, and when last, in Unix milliseconds."""
 
 
 class ChannelClosed(Exception):

@@ -84,7 +84,6 @@ CREATE INDEX idempotency_by_age ON idempotency (at)
 """
 _SPEC = (
     *("image", "entrypoint", "resources", "platform", "isolation", "has_network", "is_readonly"),
-    "hostname",
 )
 _TEXTS = ("execd_token", "secure_token")
 _FLAGS = ("has_answered", "is_repeatable")
