@@ -138,6 +138,7 @@ class Metrics:
             self._sandboxes.labels(state.value).set(counted[state])
         for name, is_up in parts.items():
             self._parts.labels(name).set(is_up)
+        self._open_streams.clear()  # while ingress is away nobody counts them
         for kind, counts in streams.items():
             self._open_streams.labels(kind).set(counts["open"])
             self._streams.labels(kind).set(counts["begun"])
