@@ -111,6 +111,7 @@ class Listener:
         self.has_changed.clear()
         async with self._turn:
             if (db := self._db) is None or not self.is_connected:
+                self._is_lost.set()  # asyncpg does not always tell
                 raise StoreFault("The store cannot be used: the connection was lost.")
             name, _, snapshot = (since or "").partition("/")
             try:
@@ -121,6 +122,7 @@ class Listener:
                         is_whole, rows = True, await db.fetch(sql.EVERYTHING, self._place)
             except StoreFault:
                 db.terminate()  # whatever it is, the next one begins with everything
+                self._is_lost.set()
                 raise
             return f"{self._name}/{rows[0]['position']}", is_whole, rows
 
