@@ -380,8 +380,8 @@ class TestOwners:
             with pytest.raises(SandboxNotFound):
                 await asked
         with pytest.raises(SandboxNotFound):
-            sandboxes.get(stranger, name)
-        assert sandboxes.list(stranger, (), {}) == []
+            await sandboxes.get(stranger, name)
+        assert await sandboxes.list(stranger, (), {}) == []
         assert await state(world, name) == "Running"
 
     async def test_owners_have_idempotency_keys_of_their_own(self, world: World) -> None:

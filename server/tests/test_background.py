@@ -8,7 +8,7 @@ import contextlib
 import errno
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -33,24 +33,28 @@ def locked(store: Path) -> Iterator[None]:
         yield
 
 
-async def until(is_true: Callable[[], bool]) -> None:
+async def until(is_true: Callable[[], bool | Awaitable[bool]]) -> None:
     async with asyncio.timeout(SECONDS):
-        while not is_true():
+        while True:
+            found = is_true()
+            if found if isinstance(found, bool) else await found:
+                return
             await asyncio.sleep(0.02)
 
 
-def state_of(world: World, made: dict[str, Any]) -> str:
-    return str(world.sandboxes.get(ANYBODY, made["id"]).status.state)
+async def is_in(world: World, made: dict[str, Any], state: str) -> bool:
+    return (await world.sandboxes.get(ANYBODY, made["id"])).status.state == state
 
 
-def life_of(world: World, made: dict[str, Any]) -> timedelta:
-    until_then = world.sandboxes.get(ANYBODY, made["id"]).stored.expires_at
+async def lives_longer(world: World, made: dict[str, Any], life: timedelta) -> bool:
+    until_then = (await world.sandboxes.get(ANYBODY, made["id"])).stored.expires_at
     assert until_then is not None
-    return until_then - datetime.now(UTC)
+    return until_then - datetime.now(UTC) > life
 
 
-def is_there(world: World, made: dict[str, Any]) -> bool:
-    return any(each.stored.id == made["id"] for each in world.sandboxes.list(ANYBODY, (), {}))
+async def is_gone(world: World, made: dict[str, Any]) -> bool:
+    found = await world.sandboxes.list(ANYBODY, (), {})
+    return all(each.stored.id != made["id"] for each in found)
 
 
 async def readiness(world: World) -> tuple[int, str]:
@@ -69,14 +73,14 @@ async def test_what_happens_while_the_store_is_locked_is_stored_afterwards(tmp_p
         with locked(tmp_path / "opensandbox.db"):
             world.runtime.exit(exits["id"], 7)
             world.sandboxes.saw_traffic({used["id"]: 1})
-            await until(lambda: state_of(world, exits) == "Failed")
+            await until(lambda: is_in(world, exits, "Failed"))
             await until(lambda: bool(world.sandboxes.down))
             assert await readiness(world) == (503, "Down right now: store.")
             assert (await world.client.get("/health")).status_code == 200
-            await until(lambda: state_of(world, expires) == "Stopping")
+            await until(lambda: is_in(world, expires, "Stopping"))
         await until(lambda: not world.sandboxes.down)
-        await until(lambda: life_of(world, used) > timedelta(minutes=50))
-        await until(lambda: not is_there(world, expires))
+        await until(lambda: lives_longer(world, used, timedelta(minutes=50)))
+        await until(lambda: is_gone(world, expires))
         noted = [event.kind for event in await world.sandboxes.events(ANYBODY, exits["id"], 10)]
         assert noted == ["Created", "Started", "Exited"]
         assert await readiness(world) == (200, "")
@@ -127,9 +131,9 @@ async def test_an_end_is_seen_by_a_watch_that_failed_in_every_way(
         missed, seen = await world.create(), await world.create()
         runtime.stumbles = True
         runtime.exit(missed["id"], 0)  # lost with the events that break off here
-        await until(lambda: state_of(world, missed) == "Terminated")
+        await until(lambda: is_in(world, missed, "Terminated"))
         runtime.exit(seen["id"], 0)
-        await until(lambda: state_of(world, seen) == "Terminated")
+        await until(lambda: is_in(world, seen, "Terminated"))
         assert not any(runtime.faults.values())
         assert await readiness(world) == (200, "")
 

@@ -220,7 +220,7 @@ async def test_traffic_lengthens_no_life_beyond_the_operators_choice(tmp_path: P
     server = {"max_sandbox_timeout_seconds": 100}
     async with open_world(tmp_path, server=server, renew_intent={"enabled": True}) as world:
         made = await world.create(timeout=60, extensions={"access.renew.extend.seconds": "3600"})
-        sandbox = world.sandboxes.get(ANYBODY, made["id"])
+        sandbox = await world.sandboxes.get(ANYBODY, made["id"])
         before, longest = sandbox.stored.expires_at, timedelta(seconds=100)
         world.sandboxes.saw_traffic({made["id"]: 1})
         while sandbox.stored.expires_at == before:

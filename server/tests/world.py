@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from opensandbox_server.sandboxes.principal import Principal
 from opensandbox_server.sandboxes.sandboxes import Sandboxes, open_sandboxes
 from opensandbox_server.settings.settings import Settings
 from opensandbox_server.store.sqlite import open_sqlite
+from opensandbox_server.store.store import Store
 from opensandbox_server.telemetry.telemetry import open_telemetry
 
 KEY = "a key of the tests"
@@ -113,18 +115,22 @@ async def open_world(
     data_dir: Path,
     runtime: FakeRuntime | None = None,
     keys: ApiKeys = ONE_KEY,
+    shared: AbstractAsyncContextManager[Store] | None = None,
     **tables: Any,
 ) -> AsyncIterator[World]:
-    """Start a server on data_dir; leaving stops the server and not the sandboxes."""
+    """Start a server on data_dir; leaving stops the server and not the sandboxes.
+
+    Its store is a file in data_dir, unless one that is shared is given.
+    """
     server = {"data_dir": data_dir, **tables.pop("server", {})}
     settings = Settings.model_validate({"server": server, **tables})
     runtime = runtime or make_runtime(data_dir)
     routes, endpoints = RememberedRoutes(), Endpoints(settings.ingress, SIGNER, settings.server.eip)
     async with (
         open_telemetry(settings) as telemetry,
-        open_sqlite(settings.store_path, None, DataDir(data_dir).id()) as store,
+        shared or open_sqlite(settings.store_path, None, DataDir(data_dir).id()) as opened,
         open_runtime(runtime),
-        open_sandboxes(settings, runtime, store, routes) as (sandboxes, _),
+        open_sandboxes(settings, runtime, opened, routes) as (sandboxes, _),
         httpx.AsyncClient(
             transport=httpx.ASGITransport(
                 app := build_app(settings, sandboxes, endpoints, keys, telemetry),

@@ -32,7 +32,7 @@ async def logs(
 ) -> DiagnosticContent | Response:
     """Show what the entrypoint wrote; without a scope as plain text."""
     diagnostics.check_scope("logs", scope)
-    diagnostics.check_since(since, sandboxes.get(by, sandbox_id), datetime.now(UTC))
+    diagnostics.check_since(since, await sandboxes.get(by, sandbox_id), datetime.now(UTC))
     text, is_whole = diagnostics.last_lines((await sandboxes.inspect(by, sandbox_id)).logs, tail)
     if scope is None:
         return PlainTextResponse(text, headers=_DEPRECATED)
@@ -59,7 +59,7 @@ async def events(
 async def inspect(sandbox_id: str, sandboxes: SandboxesDep, by: PrincipalDep) -> str:
     """Show what is wanted and what is seen, as plain text."""
     return diagnostics.inspect_text(
-        sandboxes.get(by, sandbox_id), await sandboxes.inspect(by, sandbox_id)
+        await sandboxes.get(by, sandbox_id), await sandboxes.inspect(by, sandbox_id)
     )
 
 
@@ -74,4 +74,4 @@ async def summary(
     """Show inspect, events and logs on one page."""
     seen = await sandboxes.inspect(by, sandbox_id)
     happened = await sandboxes.events(by, sandbox_id, event_limit)
-    return diagnostics.summary_text(sandboxes.get(by, sandbox_id), seen, happened, tail)
+    return diagnostics.summary_text(await sandboxes.get(by, sandbox_id), seen, happened, tail)

@@ -57,13 +57,14 @@ async def list_sandboxes(
     page_size: PageSize = 20,
 ) -> PagedSandboxInfos:
     """List sandboxes, newest first."""
-    return page_of(sandboxes.list(by, state or [], parse_filter(metadata)), page, page_size)
+    found = await sandboxes.list(by, state or [], parse_filter(metadata))
+    return page_of(found, page, page_size)
 
 
 @router.get("/sandboxes/{sandbox_id}", response_model_exclude_none=True)
 async def get_sandbox(sandbox_id: str, sandboxes: SandboxesDep, by: PrincipalDep) -> SandboxInfo:
     """Show one sandbox."""
-    return info_of(sandboxes.get(by, sandbox_id))
+    return info_of(await sandboxes.get(by, sandbox_id))
 
 
 @router.patch("/sandboxes/{sandbox_id}/metadata", response_model_exclude_none=True)
@@ -112,7 +113,7 @@ async def get_endpoint(
     expires: int | None = None,
 ) -> SandboxEndpoint:
     """Tell how to reach a port of a sandbox."""
-    stored = sandboxes.get(by, sandbox_id).stored
+    stored = (await sandboxes.get(by, sandbox_id)).stored
     if expires is None:
         return endpoints.of(stored, port, origin, via_api=use_server_proxy)
     if use_server_proxy:

@@ -13,7 +13,7 @@ router = APIRouter(include_in_schema=False)
 @router.post("/sandboxes/{sandbox_id}/snapshots", status_code=501)
 async def create_snapshot(sandbox_id: str, sandboxes: SandboxesDep, by: PrincipalDep) -> None:
     """Keep the file system of a sandbox."""
-    sandboxes.get(by, sandbox_id)
+    await sandboxes.get(by, sandbox_id)
     raise SnapshotsNotBuilt("This server has no snapshots yet.")
 
 
@@ -45,5 +45,5 @@ async def pools() -> None:
 )
 async def network_policy(sandbox_id: str, sandboxes: SandboxesDep, by: PrincipalDep) -> None:
     """Show and change what may go out of a sandbox."""
-    sandboxes.get(by, sandbox_id)
+    await sandboxes.get(by, sandbox_id)
     raise NotBuilt("This server has no egress control yet.")

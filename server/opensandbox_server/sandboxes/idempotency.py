@@ -23,7 +23,7 @@ class Idempotency:
         key: tuple[str, str],
         fingerprint: str,
         make: Callable[[], Awaitable[Sandbox]],
-        find: Callable[[str], Sandbox | None],
+        find: Callable[[str], Awaitable[Sandbox | None]],
     ) -> Sandbox:
         """Return what the key of that owner made, or make it. Raises IdempotencyConflict.
 
@@ -42,7 +42,7 @@ class Idempotency:
 async def _make_or_find(
     fingerprint: str,
     make: Callable[[], Awaitable[Sandbox]],
-    find: Callable[[str], Sandbox | None],
+    find: Callable[[str], Awaitable[Sandbox | None]],
 ) -> Sandbox:
     """Try to make it: the store, which is asked for that anyway, knows whether the key is new."""
     try:
@@ -50,7 +50,7 @@ async def _make_or_find(
     except KeyTaken as taken:
         former = taken.former
     _check_same(former.fingerprint, fingerprint)
-    if (found := find(former.sandbox_id)) is None:
+    if (found := await find(former.sandbox_id)) is None:
         raise IdempotencyConflict("The sandbox made with this idempotency key has ended.")
     return found
 

@@ -9,8 +9,9 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 from opensandbox.models import SandboxState
-from opensandbox_server.ingress.routes import Route
-from opensandbox_server.runtimes.base import Instance
+from opensandbox_server.errors import IngressUnavailable
+from opensandbox_server.ingress.routes import Route, Routes
+from opensandbox_server.runtimes.base import Instance, InstanceState
 from opensandbox_server.sandboxes.states import Status, status_of
 from opensandbox_server.store.stored import StoredSandbox
 from opensandbox_server.telemetry.context import about
@@ -52,3 +53,16 @@ class Sandbox:
             execd_token=self.stored.execd_token,
             secure_token=self.stored.secure_token,
         )
+
+
+async def refresh_route(routes: Routes, sandbox: Sandbox) -> None:
+    """Let requests through to a sandbox that is there, and to none that has ended.
+
+    While ingress is down nothing passes; the next one gets all routes as they are by then.
+    """
+    instance = sandbox.instance
+    with contextlib.suppress(IngressUnavailable):
+        if instance is None or instance.state is InstanceState.EXITED:
+            await routes.delete(sandbox.stored.id)
+        else:
+            await routes.put(sandbox.route(is_paused=instance.state is InstanceState.PAUSED))

@@ -8,9 +8,9 @@ import contextlib
 import hashlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from opensandbox.models import CreateSandboxRequest, SandboxState
 from opensandbox_server import errors
@@ -20,6 +20,7 @@ from opensandbox_server.runtimes import base
 from opensandbox_server.sandboxes import states
 from opensandbox_server.sandboxes.admission import admit
 from opensandbox_server.sandboxes.expiry import RETRY_SECONDS, Expiry
+from opensandbox_server.sandboxes.following import Following
 from opensandbox_server.sandboxes.idempotency import Idempotency
 from opensandbox_server.sandboxes.metadata import patch_metadata
 from opensandbox_server.sandboxes.notes import Notes
@@ -27,10 +28,18 @@ from opensandbox_server.sandboxes.principal import Principal
 from opensandbox_server.sandboxes.reconcile import Adopt, End, Leave, MarkLost, plan
 from opensandbox_server.sandboxes.renewal import RenewalByTraffic, later_end
 from opensandbox_server.sandboxes.runtime_faults import faults_of_runtime
-from opensandbox_server.sandboxes.sandbox import Sandbox
+from opensandbox_server.sandboxes.sandbox import Sandbox, refresh_route
 from opensandbox_server.sandboxes.states import Status
 from opensandbox_server.settings.settings import Settings
-from opensandbox_server.store.store import Event, KeyTaken, Query, Store, StoreConflict, UsedKey
+from opensandbox_server.store.store import (
+    START_SECONDS,
+    Event,
+    KeyTaken,
+    Query,
+    Store,
+    StoreConflict,
+    UsedKey,
+)
 from opensandbox_server.store.stored import StoredSandbox
 from opensandbox_server.telemetry.spans import span
 
@@ -60,6 +69,7 @@ class Sandboxes:
         self._idempotency = Idempotency()
         self._notes = Notes(store)
         self._expiry = Expiry(self.expire)
+        self._following = Following(store, runtime, routes, self._all, self._schedule)
         self._renewal = RenewalByTraffic(self._renew_by_traffic)
         self._events: AsyncIterator[base.RuntimeEvent] | None = None
         self._has_looked = True  # nothing can have been missed since the events began
@@ -68,6 +78,8 @@ class Sandboxes:
             Supervised("renewal by traffic", self._renewal.run),
             Supervised("the watch of the runtime", self._watch),
             Supervised("late notes", self._notes.catch_up),
+            Supervised("changes by other servers", self._following.run),
+            Supervised("late changes by other servers", self._following.run_late),
             Supervised("the store", store.recover),
             Supervised("the upkeep of the store", store.upkeep),
         ]
@@ -90,23 +102,26 @@ class Sandboxes:
         async def make() -> Sandbox:
             return await self._create(by, request, key, fingerprint)
 
-        return await self._idempotency.once((by.owner, key), fingerprint, make, self._all.get)
+        find = self._following.wait_for_answer
+        return await self._idempotency.once((by.owner, key), fingerprint, make, find)
 
-    def list(
+    async def list(
         self, by: Principal, wanted_states: Collection[str], metadata: Mapping[str, str]
     ) -> Sequence[Sandbox]:
         """Return those in any of the states, with all of the metadata, newest first."""
+        await self._following.catch_up()
         names = {name.lower() for name in wanted_states}
         return [
             sandbox
-            for sandbox in reversed(self._all.values())
+            for sandbox in self._newest_first()
             if sandbox.stored.owner == by.owner
             and (not names or sandbox.status.state.lower() in names)
             and metadata.items() <= sandbox.stored.metadata.items()
         ]
 
-    def get(self, by: Principal, sandbox_id: str) -> Sandbox:
+    async def get(self, by: Principal, sandbox_id: str) -> Sandbox:
         """Return one. Raises SandboxNotFound, for one of another owner too."""
+        await self._following.catch_up()
         sandbox = self._all.get(sandbox_id)
         if sandbox is None or sandbox.stored.owner != by.owner:
             raise errors.SandboxNotFound(sandbox_id)
@@ -169,7 +184,7 @@ class Sandboxes:
 
     async def inspect(self, by: Principal, sandbox_id: str) -> base.Inspection:
         """Return what the runtime knows of it, with its logs."""
-        sandbox = self.get(by, sandbox_id)
+        sandbox = await self.get(by, sandbox_id)
         try:
             with faults_of_runtime(errors.QueryFault):
                 return await self._runtime.inspect(sandbox_id)
@@ -180,7 +195,7 @@ class Sandboxes:
 
     async def events(self, by: Principal, sandbox_id: str, limit: int) -> Sequence[Event]:
         """Return what happened to it lately, oldest first."""
-        self.get(by, sandbox_id)
+        await self.get(by, sandbox_id)
         return await self._store.events(sandbox_id, limit)
 
     def all_states(self) -> Sequence[SandboxState]:
@@ -194,6 +209,9 @@ class Sandboxes:
 
         Raises StartupError when the store is not that of the sandboxes which are here.
         """
+        if self._store.is_shared:
+            await self._join()
+            return
         stored = [*reversed(await self._store.query(Query()))]
         seen = await self._runtime.instances()
         await self._store.belong([instance.id for instance in seen])
@@ -204,14 +222,23 @@ class Sandboxes:
                     case Adopt(each, instance):
                         await self._adopt(each, instance)
                     case MarkLost(each):
-                        self._all[each.id] = Sandbox(each, states.lost())
-                        self._schedule(each)
+                        status = states.lost()
+                        self._all[each.id] = Sandbox(each, status)
+                        self._schedule(each.id, each)
+                        await self._notes.note(each.id, "Lost", state=status.state)
                     case End(each, why):
                         log.info("sandbox %s ends: %s", each.id, why)
                         sandbox = self._all[each.id] = Sandbox(each)
                         cleanups.create_task(self._clean_up(sandbox, limit))
                     case Leave(instance):
                         log.warning("sandbox %s is left as it is: %s", instance.id, _UNKNOWN)
+
+    async def _join(self) -> None:
+        """Take over what other servers have made, and may just be making or ending."""
+        await self._following.catch_up()
+        for instance in await self._runtime.instances():
+            if instance.id not in self._all:
+                log.warning("sandbox %s is left as it is: %s", instance.id, _UNKNOWN)
 
     async def run(self, events: AsyncIterator[base.RuntimeEvent]) -> None:
         """Keep everything that happens by itself going until cancelled."""
@@ -238,7 +265,10 @@ class Sandboxes:
         return self._routes.streams
 
     async def end_all(self) -> None:
-        """End every sandbox, some at a time."""
+        """End every sandbox, some at a time; none where other servers have them, too."""
+        if self._store.is_shared:
+            log.warning("sandboxes run on: other servers use them, too")
+            return
         limit = asyncio.Semaphore(CLEANUPS_AT_ONCE)
         await asyncio.gather(*(self._clean_up(sandbox, limit) for sandbox in self._all.values()))
 
@@ -246,8 +276,13 @@ class Sandboxes:
         """End it, unless it was given a longer life in this moment; repeats safely."""
         with contextlib.suppress(errors.SandboxNotFound):
             async with self._hold(sandbox_id) as sandbox:
-                if sandbox_id not in self._expiry:
-                    await self._end(sandbox)
+                if sandbox_id in self._expiry:
+                    return
+                is_ending = sandbox.status.state == SandboxState.STOPPING
+                if not is_ending and (wait := await self._store.due(sandbox_id)):
+                    self._expiry.set(sandbox_id, time.time() + wait)
+                    return
+                await self._end(sandbox)
 
     def saw_traffic(self, activity: Mapping[str, int]) -> None:
         """Hear from ingress which sandboxes were used."""
@@ -271,19 +306,19 @@ class Sandboxes:
                 secrets = base.Secrets(stored.execd_token, login)
                 await self._start(sandbox, secrets, used)
             except KeyTaken:  # nothing was begun
+                del self._all[stored.id]
                 raise
             except BaseException:
-                self._all[stored.id] = sandbox  # until nothing of it is left
                 await asyncio.shield(self._undo(sandbox))
                 raise
-        self._schedule(sandbox.stored)
+        self._schedule(stored.id, sandbox.stored)
         return sandbox
 
     async def _start(self, sandbox: Sandbox, secrets: base.Secrets, key: UsedKey | None) -> None:
         # Remembered before it starts: what the store does not know is nobody's and is left alone.
+        self._all[sandbox.stored.id] = sandbox
         with span("store"):
             await self._store.insert(sandbox.stored, key)
-        self._all[sandbox.stored.id] = sandbox
         with span("runtime"), faults_of_runtime(errors.StartFault):
             instance = await self._runtime.start(sandbox.stored.spec, secrets)
         sandbox.instance = instance
@@ -303,9 +338,7 @@ class Sandboxes:
         sandbox_id = sandbox.stored.id
         sandbox.status = Status(SandboxState.STOPPING, "CONTAINER_STOPPING")
         try:
-            with contextlib.suppress(
-                errors.IngressUnavailable
-            ):  # the next ingress never hears of it
+            with contextlib.suppress(errors.IngressUnavailable):  # the next never hears of it
                 await self._routes.delete(sandbox_id)
             with faults_of_runtime(errors.DeleteFault):
                 await self._runtime.stop(sandbox_id)
@@ -324,10 +357,8 @@ class Sandboxes:
     async def _adopt(self, stored: StoredSandbox, instance: base.Instance) -> None:
         sandbox = self._all[stored.id] = Sandbox(stored)
         sandbox.see(instance)
-        self._schedule(stored)
-        if instance.state != base.InstanceState.EXITED:
-            is_paused = instance.state == base.InstanceState.PAUSED
-            await self._routes.put(sandbox.route(is_paused=is_paused))
+        self._schedule(stored.id, stored)
+        await refresh_route(self._routes, sandbox)
         await self._want(sandbox, _answered, "Adopted", state=sandbox.status.state)
 
     async def _watch(self) -> None:
@@ -393,10 +424,12 @@ class Sandboxes:
 
     async def _renew(self, sandbox: Sandbox, expires_at: datetime) -> None:
         def change(stored: StoredSandbox) -> StoredSandbox:
+            if self._store.is_shared and stored.has_expired(datetime.now(UTC)):
+                raise errors.SandboxNotFound(stored.id)  # another server may be ending it
             return replace(stored, expires_at=expires_at)
 
         await self._want(sandbox, change, "Renewed", expires_at.isoformat())
-        self._schedule(sandbox.stored)
+        self._schedule(sandbox.stored.id, sandbox.stored)
 
     async def _want(
         self,
@@ -423,8 +456,19 @@ class Sandboxes:
                 return
         raise errors.StoreFault(f"Sandbox {sandbox.stored.id} is being changed by too many.")
 
-    def _schedule(self, stored: StoredSandbox) -> None:
-        self._expiry.set(stored.id, stored.expires_at.timestamp() if stored.expires_at else None)
+    def _schedule(self, sandbox_id: str, stored: StoredSandbox | None) -> None:
+        """Plan the end of a sandbox; of one that is gone, none."""
+        at = stored.expires_at if stored else None
+        if stored and self._store.is_shared and not stored.has_answered:
+            at = stored.created_at + timedelta(seconds=START_SECONDS)
+        self._expiry.set(sandbox_id, at.timestamp() if at else None)
+
+    def _newest_first(self) -> Iterable[Sandbox]:
+        if not self._store.is_shared:
+            return reversed(self._all.values())  # in the order in which they were made
+        return sorted(
+            self._all.values(), key=lambda sandbox: sandbox.stored.created_at, reverse=True
+        )
 
     def _see_state(self, sandbox: Sandbox, state: base.InstanceState) -> None:
         assert sandbox.instance is not None
@@ -433,6 +477,8 @@ class Sandboxes:
     @contextlib.asynccontextmanager
     async def _hold(self, sandbox_id: str, by: Principal | None = None) -> AsyncIterator[Sandbox]:
         """Have a sandbox for oneself; it still exists once it is held. The server may hold any."""
+        if by:
+            await self._following.catch_up()
         sandbox = self._all.get(sandbox_id)
         if sandbox is None or (by and sandbox.stored.owner != by.owner):
             raise errors.SandboxNotFound(sandbox_id)
