@@ -64,6 +64,7 @@ TABLE = {
     "CodeInterpreter": "CodeInterpreterSync",
     "ConnectionConfig": "ConnectionConfigSync",
     "enter_async_context": "enter_context",
+    "eventually_async": "eventually",
     "ExecutionHandlers": "ExecutionHandlersSync",
     "handle_async_request": "handle_request",
     "InMemoryAsyncPoolStateStore": "InMemoryPoolStateStore",

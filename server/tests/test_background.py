@@ -8,7 +8,7 @@ import contextlib
 import errno
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,9 @@ from opensandbox_server.runtimes.base import Instance, RuntimeEvent, RuntimeFaul
 from opensandbox_server.runtimes.fake import FakeRuntime
 from opensandbox_server.serve import _until
 from server.tests.world import ANYBODY, World, open_world
+from tests.harness.wait import eventually_async
 
 pytestmark = pytest.mark.anyio
-SECONDS = 30
 
 
 @contextlib.contextmanager
@@ -31,15 +31,6 @@ def locked(store: Path) -> Iterator[None]:
     with contextlib.closing(sqlite3.connect(store)) as other:
         other.execute("BEGIN IMMEDIATE")
         yield
-
-
-async def until(is_true: Callable[[], bool | Awaitable[bool]]) -> None:
-    async with asyncio.timeout(SECONDS):
-        while True:
-            found = is_true()
-            if found if isinstance(found, bool) else await found:
-                return
-            await asyncio.sleep(0.02)
 
 
 async def is_in(world: World, made: dict[str, Any], state: str) -> bool:
@@ -73,14 +64,14 @@ async def test_what_happens_while_the_store_is_locked_is_stored_afterwards(tmp_p
         with locked(tmp_path / "opensandbox.db"):
             world.runtime.exit(exits["id"], 7)
             world.sandboxes.saw_traffic({used["id"]: 1})
-            await until(lambda: is_in(world, exits, "Failed"))
-            await until(lambda: bool(world.sandboxes.down))
+            await eventually_async(lambda: is_in(world, exits, "Failed"))
+            await eventually_async(lambda: bool(world.sandboxes.down))
             assert await readiness(world) == (503, "Down right now: store.")
             assert (await world.client.get("/health")).status_code == 200
-            await until(lambda: is_in(world, expires, "Stopping"))
-        await until(lambda: not world.sandboxes.down)
-        await until(lambda: lives_longer(world, used, timedelta(minutes=50)))
-        await until(lambda: is_gone(world, expires))
+            await eventually_async(lambda: is_in(world, expires, "Stopping"))
+        await eventually_async(lambda: not world.sandboxes.down)
+        await eventually_async(lambda: lives_longer(world, used, timedelta(minutes=50)))
+        await eventually_async(lambda: is_gone(world, expires))
         noted = [event.kind for event in await world.sandboxes.events(ANYBODY, exits["id"], 10)]
         assert noted == ["Created", "Started", "Exited"]
         assert await readiness(world) == (200, "")
@@ -131,9 +122,9 @@ async def test_an_end_is_seen_by_a_watch_that_failed_in_every_way(
         missed, seen = await world.create(), await world.create()
         runtime.stumbles = True
         runtime.exit(missed["id"], 0)  # lost with the events that break off here
-        await until(lambda: is_in(world, missed, "Terminated"))
+        await eventually_async(lambda: is_in(world, missed, "Terminated"))
         runtime.exit(seen["id"], 0)
-        await until(lambda: is_in(world, seen, "Terminated"))
+        await eventually_async(lambda: is_in(world, seen, "Terminated"))
         assert not any(runtime.faults.values())
         assert await readiness(world) == (200, "")
 

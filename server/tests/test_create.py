@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from server.tests.world import ANYBODY, World, create_request, open_world
+from tests.harness.wait import eventually_async
 
 pytestmark = pytest.mark.anyio
 
@@ -223,8 +224,7 @@ async def test_traffic_lengthens_no_life_beyond_the_operators_choice(tmp_path: P
         sandbox = await world.sandboxes.get(ANYBODY, made["id"])
         before, longest = sandbox.stored.expires_at, timedelta(seconds=100)
         world.sandboxes.saw_traffic({made["id"]: 1})
-        while sandbox.stored.expires_at == before:
-            await asyncio.sleep(0.01)
+        await eventually_async(lambda: sandbox.stored.expires_at != before)
         assert sandbox.stored.expires_at
         assert sandbox.stored.expires_at - datetime.now(UTC) <= longest
 

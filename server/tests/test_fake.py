@@ -7,7 +7,6 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from opensandbox_server.runtimes.base import InstanceState, SandboxSpec, Secrets
 from opensandbox_server.runtimes.fake import FakeRuntime
 from opensandbox_server.runtimes.process_tree import processes_with
 from server.tests.world import make_runtime
+from tests.harness.wait import eventually_async
 
 pytestmark = pytest.mark.anyio
 
@@ -38,12 +38,6 @@ def started_by(data_dir: Path) -> list[int]:
     return processes_with(f"EXECD_ENVS={data_dir / 'sandboxes' / 'one' / 'env'}")
 
 
-async def eventually(is_true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not is_true():
-            await asyncio.sleep(0.01)
-
-
 def execd_of(data_dir: Path) -> int:
     """Find execd by what is written down of it."""
     record = json.loads((data_dir / "sandboxes" / "one" / "instance.json").read_text())
@@ -58,7 +52,7 @@ async def test_what_a_killed_execd_started_is_ended(tmp_path: Path) -> None:
     os.kill(execd_of(tmp_path), signal.SIGKILL)
     ended = await asyncio.wait_for(anext(events), 20)
     assert (ended.instance.state, ended.instance.exit_code) == (InstanceState.EXITED, 137)
-    await eventually(lambda: not started_by(tmp_path))
+    await eventually_async(lambda: not started_by(tmp_path))
     await runtime.stop("one")
     await runtime.close()
 
@@ -75,7 +69,7 @@ async def test_what_an_execd_started_that_was_killed_between_two_servers_is_ende
     assert started_by(tmp_path)
     second = await opened(tmp_path)
     assert [each.state for each in await second.instances()] == [InstanceState.EXITED]
-    await eventually(lambda: not started_by(tmp_path))
+    await eventually_async(lambda: not started_by(tmp_path))
     await second.stop("one")
     await second.close()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import platform
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from opensandbox_server.host.ballast import BALLAST_BYTES
 from server.tests.serving import NotServing, serving
 from server.tests.small_disk import filled, small_disk
 from server.tests.world import create_request
+from tests.harness.wait import eventually
 from tests.security.harness import missing
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
@@ -95,10 +95,8 @@ def test_on_a_full_disk_a_server_starts_and_sandboxes_can_be_ended(
 
 
 def wait_for_ballast(disk: Path) -> None:
-    until = time.monotonic() + 20
-    while not (disk / "ballast").exists() or (disk / "ballast").stat().st_size < BALLAST_BYTES:
-        assert time.monotonic() < until, "no disk space is held in reserve"
-        time.sleep(0.01)
+    ballast = disk / "ballast"
+    eventually(lambda: ballast.exists() and ballast.stat().st_size >= BALLAST_BYTES)
 
 
 def create(client: httpx.Client) -> httpx.Response:

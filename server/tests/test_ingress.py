@@ -20,6 +20,7 @@ from opensandbox_server.errors import IngressUnavailable, StartupError
 from opensandbox_server.ingress.config import IngressConfig
 from opensandbox_server.ingress.ingress import Ingress, open_ingress
 from opensandbox_server.ingress.routes import Route
+from tests.harness.wait import eventually_async
 
 pytestmark = pytest.mark.anyio
 
@@ -121,11 +122,10 @@ async def test_a_program_that_is_away_for_a_while_is_started_once_it_is_back(
     stand_in: Supervised, caplog: pytest.LogCaptureFixture
 ) -> None:
     program = stand_in.heard_by.with_name("ingress")
-    async with open_ingress(stand_in.ingress, stand_in.activity.append), asyncio.timeout(20):
+    async with open_ingress(stand_in.ingress, stand_in.activity.append):
         away = program.rename(program.with_name("away"))
         dying = asyncio.create_task(stand_in.ingress.put(route("dies")))
-        while "No such file" not in caplog.text:
-            await asyncio.sleep(0.01)
+        await eventually_async(lambda: "No such file" in caplog.text)
         assert not stand_in.ingress.is_open
         away.rename(program)
         await dying

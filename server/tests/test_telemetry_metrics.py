@@ -15,8 +15,9 @@ from opensandbox_server.runtimes.fake import FakeRuntime
 from opensandbox_server.telemetry.metrics import Metrics
 from opensandbox_server.telemetry.stalls import MEASURE_SECONDS, measure_stalls
 from server.tests.scraping import Scrape, scrape
-from server.tests.test_background import locked, until
+from server.tests.test_background import locked
 from server.tests.world import World, create_request, open_world
+from tests.harness.wait import eventually_async
 
 pytestmark = pytest.mark.anyio
 
@@ -228,10 +229,10 @@ class TestState:
             assert {"ingress", "runtime", "store", "expiry", "the watch of the runtime"} <= names
             with locked(tmp_path / "opensandbox.db"):
                 world.runtime.exit(made["id"], 7)
-                await until(lambda: bool(world.sandboxes.down))
+                await eventually_async(lambda: bool(world.sandboxes.down))
                 found = await scrape(world)
                 assert found.value("opensandbox_part_up", part="store") == 0
-            await until(lambda: not world.sandboxes.down)
+            await eventually_async(lambda: not world.sandboxes.down)
             assert (await scrape(world)).value("opensandbox_part_up", part="store") == 1
 
 

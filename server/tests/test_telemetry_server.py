@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -17,9 +16,9 @@ from server.tests.scraping import Scrape
 from server.tests.serving import KEY, Serving, serving
 from server.tests.test_ingress import make_program
 from server.tests.world import create_request
+from tests.harness.wait import eventually
 
 FAKE = ("--runtime", "fake", "--stop-sandboxes")
-SECONDS = 30
 
 
 @pytest.fixture
@@ -29,13 +28,6 @@ def home(tmp_path: Path) -> Path:
         if find_program(name) is None:
             pytest.fail(f"{name} is not built: make build")
     return tmp_path
-
-
-def wait_until(is_true: Callable[[], bool]) -> None:
-    until = time.monotonic() + SECONDS
-    while not is_true():
-        assert time.monotonic() < until, "it never came"
-        time.sleep(0.02)
 
 
 def read_metrics(server: Serving) -> Scrape:
@@ -57,10 +49,10 @@ def test_streams_of_sandboxes_are_counted(home: Path) -> None:
         path, key = f"sandboxes/{create(server)}/proxy/44772/ping", {"OPEN-SANDBOX-API-KEY": KEY}
         assert httpx.get(f"{server.url}/{path}", headers=key).status_code == 200
         of_requests = {"kind": "request"}
-        wait_until(
+        eventually(
             lambda: read_metrics(server).value("opensandbox_streams_begun", **of_requests) == 1
         )
-        wait_until(
+        eventually(
             lambda: read_metrics(server).value("opensandbox_streams_open", **of_requests) == 0
         )
 
@@ -77,7 +69,7 @@ def test_metrics_are_read_through_the_public_port_with_the_key(home: Path) -> No
         assert found.value("opensandbox_build_info") == 1
         assert found.value("process_open_fds") > 0
         stalls = "opensandbox_event_loop_stall_seconds_count"
-        wait_until(lambda: read_metrics(server).value(stalls) > 1)
+        eventually(lambda: read_metrics(server).value(stalls) > 1)
 
 
 def children(pid: int, word: str) -> Iterator[int]:
@@ -106,6 +98,6 @@ def test_an_ingress_that_is_gone_is_shown_as_down(home: Path) -> None:
             away = program.rename(home / "away")
             for child in children(server.process.pid, "standin"):
                 os.kill(child, signal.SIGKILL)
-            wait_until(lambda: not is_up())
+            eventually(lambda: not is_up())
             away.rename(program)
-            wait_until(is_up)
+            eventually(is_up)

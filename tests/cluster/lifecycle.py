@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.traces import Marks, marks_of, remains, settings
+from tests.harness.wait import eventually
 from tools.cluster import binary
 from tools.cluster.checks import CHECKS
 from tools.cluster.cluster import Cluster, require_cluster
@@ -25,7 +25,6 @@ from tools.cluster.component import ClusterError
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 400
 BUILD_SECONDS = 3600
-NOTICE_SECONDS = 20
 
 pytestmark = pytest.mark.timeout(START_SECONDS * 3)
 
@@ -160,10 +159,7 @@ def _tells_of_a_program_that_was_killed(command: Command) -> None:
     assert command("status")[0] == 0
     node = command.cluster.nodes[0]
     node.signal("kube-scheduler", signal.SIGKILL)
-    deadline = time.monotonic() + NOTICE_SECONDS
-    while node.children()["kube-scheduler"]["ended"] is None:
-        assert time.monotonic() < deadline, "nobody noticed"
-        time.sleep(0.1)
+    eventually(lambda: node.children()["kube-scheduler"]["ended"] is not None)
     status, output, errors = command("status")
     log = command.directory / "node1/logs/kube-scheduler.log"
     assert status == 1

@@ -10,14 +10,14 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.harness.wait import eventually
 from tools.cluster import binary
 from tools.cluster.checks import pod
 from tools.cluster.cluster import Cluster, require_cluster
@@ -28,8 +28,6 @@ from tools.cluster.node import RunningNode
 ROOT = Path(__file__).resolve().parents[2]
 SHOP, LAB = "shop", "lab"
 START_SECONDS = 600
-_SETTLE_SECONDS = 40.0
-"""Bounds how long a rule, a name or a pod may take to be where it is used."""
 
 pytestmark = pytest.mark.timeout(START_SECONDS * 2)
 
@@ -85,13 +83,6 @@ def _service(name: str, **spec: object) -> dict[str, Any]:
     }
 
 
-def _eventually(is_so: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + _SETTLE_SECONDS
-    while not is_so():
-        assert time.monotonic() < deadline, f"not within {_SETTLE_SECONDS:.0f} s: {what}"
-        time.sleep(0.2)
-
-
 @dataclass(frozen=True)
 class Pods:
     """The pods of the fixture, and what they can do."""
@@ -119,14 +110,14 @@ class Pods:
 
     def learn(self, name: str, asked: str, answer: str) -> None:
         """Wait until a pod gets an answer from the name server."""
-        _eventually(
+        eventually(
             lambda: answer in self.run(name, f"nslookup {asked}").stdout,
             f"{name} learns that {asked} is {answer}",
         )
 
     def _expect_one(self, name: str, url: str, *, is_open: bool) -> None:
         ask = f"timeout 3 wget -qO- http://{url}"
-        _eventually(
+        eventually(
             lambda: (self.run(name, ask).stdout == "hello\n") is is_open,
             f"{url} is {'open' if is_open else 'closed'} for {name}",
         )
@@ -297,7 +288,7 @@ def test_a_load_is_measured_and_deleted(cluster: Cluster) -> None:
     assert re.search(r"list pods +[\d.]+ ms p50 +[\d.]+ ms p99 +\d+ calls$", done.stdout, re.M)
     for program in ("node1 kube-apiserver", "node1 etcd", "node2 kubelet"):
         assert re.search(rf"^  {program} +[1-9]\d* MiB$", done.stdout, re.M)
-    _eventually(lambda: _left(cluster.kubectl) == [], "nothing of the load is left")
+    eventually(lambda: _left(cluster.kubectl) == [], "nothing of the load is left")
 
 
 def test_memory_is_told_for_every_program_of_a_node(cluster: Cluster) -> None:
@@ -318,7 +309,7 @@ def test_fake_and_real_pods_stay_apart_and_ctrl_c_deletes_the_load(cluster: Clus
         _, errors = process.communicate(timeout=START_SECONDS)
     assert process.returncode in {0, 1}
     assert errors in {"", "cluster: stopped by Ctrl-C\n"}
-    _eventually(lambda: _left(cluster.kubectl) == [], "nothing of the load is left")
+    eventually(lambda: _left(cluster.kubectl) == [], "nothing of the load is left")
 
 
 def test_what_a_killed_load_left_is_deleted_by_the_next(cluster: Cluster) -> None:
@@ -329,7 +320,7 @@ def test_what_a_killed_load_left_is_deleted_by_the_next(cluster: Cluster) -> Non
         kubelets = [pid for pid in children if _is_fake_nodes(pid)]
         assert len(kubelets) == 1
         process.kill()
-    _eventually(lambda: not _is_fake_nodes(kubelets[0]), "the fake kubelets end with the load")
+    eventually(lambda: not _is_fake_nodes(kubelets[0]), "the fake kubelets end with the load")
     assert _left(cluster.kubectl)
     subprocess.run(
         _words(cluster.layout.directory, "load", "--nodes=1", "--pods=1"),
@@ -337,7 +328,7 @@ def test_what_a_killed_load_left_is_deleted_by_the_next(cluster: Cluster) -> Non
         timeout=START_SECONDS,
         check=True,
     )
-    _eventually(lambda: _left(cluster.kubectl) == [], "nothing of the load is left")
+    eventually(lambda: _left(cluster.kubectl) == [], "nothing of the load is left")
 
 
 def _is_fake_nodes(pid: str) -> bool:

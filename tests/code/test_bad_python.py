@@ -7,7 +7,8 @@ import pytest
 
 from tests.code.cells import Context, made, results
 from tests.daemon import Daemon
-from tests.execd.events import eventually, next_of
+from tests.execd.events import next_of
+from tests.harness.wait import eventually
 
 
 def test_a_group_of_exceptions_is_an_error(python: Context) -> None:

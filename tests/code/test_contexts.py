@@ -9,7 +9,8 @@ import pytest
 
 from tests.code.cells import KIND, Context, made, results
 from tests.daemon import Daemon, run_daemon
-from tests.execd.events import assert_error, eventually, folded, next_of
+from tests.execd.events import assert_error, folded, next_of
+from tests.harness.wait import eventually
 
 
 def test_contexts_are_made_listed_found_and_deleted(daemon: Daemon) -> None:

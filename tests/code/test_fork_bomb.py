@@ -13,7 +13,8 @@ import pytest
 from tests.code.cells import KIND, made
 from tests.code.interpreters import surroundings
 from tests.daemon import run_daemon
-from tests.execd.events import eventually, next_of
+from tests.execd.events import next_of
+from tests.harness.wait import eventually
 
 LIMIT = 120
 ROOTS = (Path("/sys/fs/cgroup/pids"), Path("/sys/fs/cgroup"))

@@ -11,7 +11,8 @@ import pytest
 
 from tests.code.cells import Context, made, output, results
 from tests.daemon import Daemon
-from tests.execd.events import eventually, next_of
+from tests.execd.events import next_of
+from tests.harness.wait import eventually
 
 
 def test_state_stays_and_the_last_expression_is_the_result(python: Context) -> None:

@@ -13,7 +13,6 @@ import asyncio
 import json
 import logging
 import sys
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,10 +26,10 @@ from opensandbox.config.connection_sync import ConnectionConfigSync
 from opensandbox.exceptions import SandboxApiException
 from opensandbox.models.execd import RunCommandOpts
 from opensandbox.models.sandboxes import SandboxFilter
+from tests.harness.wait import eventually
 
 DOMAIN, KEY = sys.argv[1], sys.argv[2]
 IMAGE = "host"
-WAIT_SECONDS = 20.0  # bounds waiting for something that must happen
 
 
 def config(**changes: object) -> ConnectionConfigSync:
@@ -54,13 +53,6 @@ def status_of_failure(call: Callable[[], object]) -> int | None:
         status: int | None = error.status_code
         return status
     return None
-
-
-def eventually(probe: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not probe():
-        assert time.monotonic() < deadline, "never became true"
-        time.sleep(0.02)
 
 
 def scenario_create_use_and_kill() -> None:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Client-side pools on every runtime."""
 
-import time
-from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -19,15 +17,7 @@ from opensandbox import (
 from opensandbox.exceptions import PoolDestroyedException
 from opensandbox.models import SandboxFilter
 from tests.e2e.server import Server
-
-WAIT_SECONDS = 60.0  # bounds what takes a moment on a fast machine
-
-
-def until(probe: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not probe():
-        assert time.monotonic() < deadline, "it never became true"
-        time.sleep(0.02)
+from tests.harness.wait import eventually
 
 
 @pytest.fixture
@@ -52,14 +42,14 @@ def test_a_pool_gives_prepared_sandboxes_and_leaves_nothing(
         warmup_sandbox_preparer=prepare,
     )
     pool.start()
-    until(lambda: pool.snapshot().idle_count == 2)
+    eventually(lambda: pool.snapshot().idle_count == 2)
     with SandboxManagerSync.create(server.sync_config) as manager:
         manager.kill_sandbox(pool.snapshot_idle_entries()[0].sandbox_id)
     sandbox = pool.acquire(timedelta(minutes=5), AcquirePolicy.RETRY_NEXT_IDLE)
     assert (sandbox.get_info().metadata or {})["prepared"] == "yes"
     assert sandbox.commands.run("echo ready").text == "ready"
     sandbox.destroy()
-    until(lambda: pool.snapshot().idle_count == 2)
+    eventually(lambda: pool.snapshot().idle_count == 2)
     pool.shutdown()
 
     pools = SandboxPoolManager(state_store=store, connection_config=server.sync_config)

@@ -4,9 +4,6 @@
 The published one is unmodified and in its own virtual environment.
 """
 
-import ast
-import json
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -17,33 +14,16 @@ import pytest
 from opensandbox import SandboxManagerSync
 from opensandbox.models import SandboxFilter
 from tests.e2e.server import API_KEY, Server
-from tests.published.environment import published_python
+from tests.published.environment import (
+    SCENARIOS,
+    published_python,
+    run_scenarios,
+    scenario_names,
+)
 
 LIFECYCLE = Path(__file__).with_name("published_lifecycle.py")
-INSIDE = Path(__file__).resolve().parents[1] / "published" / "scenarios.py"
-RUN_SECONDS = 110.0  # bounds all scenarios of one file
 
 Outcomes = dict[str, str | None]
-
-
-def scenario_names(file: Path) -> list[str]:
-    """Read the names without importing: the client is not installed in this environment."""
-    tree = ast.parse(file.read_text())
-    functions = (node.name for node in tree.body if isinstance(node, ast.FunctionDef))
-    return [name for name in functions if name.startswith("scenario_")]
-
-
-def run(python: Path, file: Path, *arguments: str) -> Outcomes:
-    finished = subprocess.run(
-        [str(python), str(file), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=RUN_SECONDS,
-        check=False,
-    )
-    assert finished.returncode == 0, finished.stderr
-    lines = [json.loads(line) for line in finished.stdout.splitlines()]
-    return {line["name"]: line["failure"] for line in lines}
 
 
 @pytest.fixture(scope="module", params=["published", "ours"])
@@ -55,7 +35,7 @@ def python(request: pytest.FixtureRequest) -> Path:
 @pytest.fixture(scope="module")
 def lifecycle(server: Server, python: Path) -> Outcomes:
     """What went wrong in each thing that is done with sandboxes."""
-    return run(python, LIFECYCLE, server.domain, API_KEY)
+    return run_scenarios(python, LIFECYCLE, server.domain, API_KEY)
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +44,7 @@ def inside(server: Server, python: Path) -> Iterator[Outcomes]:
     # The fake runtime's sandboxes write on this machine; any other makes the path for itself.
     with tempfile.TemporaryDirectory(prefix="osb-e2e-") as work:
         Path(work).chmod(0o755)
-        yield run(python, INSIDE, server.domain, work, "host", API_KEY)
+        yield run_scenarios(python, SCENARIOS, server.domain, work, "host", API_KEY)
         with SandboxManagerSync.create(server.sync_config) as manager:
             for info in manager.list_sandbox_infos(SandboxFilter(page_size=200)).sandbox_infos:
                 manager.kill_sandbox(info.id)
@@ -75,6 +55,6 @@ def test_sandboxes(lifecycle: Outcomes, name: str) -> None:
     assert lifecycle[name] is None, lifecycle[name]
 
 
-@pytest.mark.parametrize("name", scenario_names(INSIDE))
+@pytest.mark.parametrize("name", scenario_names(SCENARIOS))
 def test_inside_a_sandbox(inside: Outcomes, name: str) -> None:
     assert inside[name] is None, inside[name]

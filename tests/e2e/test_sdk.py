@@ -2,8 +2,7 @@
 """Our client against the real server: what a user does, from creating to killing."""
 
 import asyncio
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import httpx
@@ -14,8 +13,8 @@ from opensandbox.exceptions import SandboxApiException
 from opensandbox.models import SandboxFilter
 from opensandbox.models.execd import RunCommandOpts
 from tests.e2e.server import API_KEY, Server
+from tests.harness.wait import eventually
 
-WAIT_SECONDS = 20.0  # bounds waiting for something that must happen
 PORT_LINE = "Serving HTTP on"
 
 
@@ -38,13 +37,6 @@ def work(sandbox: SandboxSync) -> Iterator[str]:
     directory = sandbox.commands.run("mktemp -d").text
     yield directory
     sandbox.files.delete_directories([directory])
-
-
-def eventually(probe: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not probe():
-        assert time.monotonic() < deadline, "never became true"
-        time.sleep(0.02)
 
 
 def test_a_command_runs(sandbox: SandboxSync) -> None:

@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from tests.e2e.server import API_KEY, Server, make_home, obstacle, start_server
+from tests.harness.wait import eventually
 
 SIGNING_KEY = base64.b64encode(b"signs routes in the tests").decode()
 ENV_VALUE = "value-of-a-variable-that-nobody-may-see"
@@ -95,10 +96,7 @@ def create(server: Server, **more: Any) -> httpx.Response:
 
 def wait_until_running(server: Server, path: str) -> None:
     """Return when the sandbox runs; a create may answer earlier."""
-    until = time.monotonic() + 60
-    while (state := ask(server, "GET", path).json()["status"]["state"]) != "Running":
-        assert time.monotonic() < until, state
-        time.sleep(0.05)
+    eventually(lambda: ask(server, "GET", path).json()["status"]["state"] == "Running")
 
 
 def live_a_life(server: Server) -> tuple[set[str], list[str]]:

@@ -3,18 +3,14 @@
 
 import base64
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import httpx
 
 Event = dict[str, Any]
-T = TypeVar("T")
-
-WAIT_SECONDS = 20.0  # bounds waiting for something that must happen; nothing is inferred from it
 
 
 @dataclass(frozen=True)
@@ -153,16 +149,6 @@ def status(client: httpx.Client, identifier: str) -> Event:
     assert response.status_code == 200, response.text
     answer: Event = response.json()
     return answer
-
-
-def eventually(probe: Callable[[], T]) -> T:
-    """Ask again until the answer is truthy, and return it; fail when that never happens."""
-    deadline = time.monotonic() + WAIT_SECONDS
-    while True:
-        if answer := probe():
-            return answer
-        assert time.monotonic() < deadline, f"never became true; last: {answer!r}"
-        time.sleep(0.005)
 
 
 def assert_error(response: httpx.Response, http_status: int, code: str) -> None:

@@ -6,14 +6,8 @@ from datetime import datetime
 import pytest
 
 from tests.daemon import Daemon
-from tests.execd.events import (
-    assert_error,
-    eventually,
-    replay,
-    run,
-    start,
-    status,
-)
+from tests.execd.events import assert_error, replay, run, start, status
+from tests.harness.wait import eventually
 
 CURSOR = "EXECD-COMMANDS-TAIL-CURSOR"
 

@@ -7,15 +7,8 @@ import signal
 import pytest
 
 from tests.daemon import Daemon
-from tests.execd.events import (
-    assert_error,
-    eventually,
-    next_of,
-    run,
-    run_argv,
-    status,
-    streaming,
-)
+from tests.execd.events import assert_error, next_of, run, run_argv, status, streaming
+from tests.harness.wait import eventually
 
 
 def test_echo_gives_init_one_line_and_complete(daemon: Daemon) -> None:

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.daemon import BINARY, Daemon, client_of
-from tests.execd.events import eventually, run, start
+from tests.execd.events import run, start
 from tests.execd.launch import is_listening, outcome, running
+from tests.harness.wait import eventually
 
 
 def flags(home: Path) -> list[str]:

@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from tests.daemon import BINARY, Daemon, client_of
-from tests.execd.events import eventually
 from tests.execd.launch import is_listening, outcome, running
+from tests.harness.wait import eventually
 
 
 def free_port() -> int:

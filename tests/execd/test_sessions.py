@@ -8,7 +8,8 @@ import httpx
 import pytest
 
 from tests.daemon import Daemon
-from tests.execd.events import Execution, assert_error, eventually, folded, frames, next_of
+from tests.execd.events import Execution, assert_error, folded, frames, next_of
+from tests.harness.wait import eventually
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, unix_connect
 
 from tests.daemon import Daemon
-from tests.execd.events import assert_error, eventually
+from tests.execd.events import assert_error
+from tests.harness.wait import eventually
 
 STDIN, STDOUT, STDERR, REPLAY = 0, 1, 2, 3
 WAIT_SECONDS = 20.0

@@ -12,8 +12,9 @@ import pytest
 
 from tests.contract.specification import document
 from tests.daemon import TOKEN_HEADER, Daemon, DaemonUnavailableError, client_of, run_daemon
-from tests.execd.events import eventually, run
+from tests.execd.events import run
 from tests.execd.launch import is_listening, outcome, running
+from tests.harness.wait import eventually
 
 TOKEN = "correct horse battery staple"  # noqa: S105 - a test's own
 METHODS = ("get", "put", "post", "delete", "patch", "head", "options")

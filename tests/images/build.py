@@ -9,7 +9,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ import pytest
 from opensandbox_server.runtimes.oci.images import ImageStore
 from opensandbox_server.runtimes.oci.images.recipe import read_recipe
 from tests.environments import CACHE
+from tests.harness.wait import eventually
 from tests.images.conftest import MIRROR, Images, opened
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -93,10 +93,7 @@ def test_a_build_that_is_killed_goes_on_nowhere(data_dir: Path) -> None:
             connection, _ = silent.accept()
             assert at_work(data_dir)
             building.kill()
-        deadline = time.monotonic() + SECONDS
-        while left := at_work(data_dir):
-            assert time.monotonic() < deadline, left
-            time.sleep(0.1)
+        eventually(lambda: not at_work(data_dir), lambda: at_work(data_dir))
         connection.close()
     ImageStore(data_dir).sweep()
     assert list(data_dir.glob("images/.new-*")) == []

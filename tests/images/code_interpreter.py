@@ -10,7 +10,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from tests.code import published_cells
 from tests.code.test_published_client import FAILURES
 from tests.docs.blocks import find_blocks
 from tests.e2e.server import API_KEY, Server, make_home, obstacle, start_server
+from tests.harness.wait import eventually
 from tests.images.conftest import MIRROR
 from tests.images.picture import read_png
 from tests.published.environment import published_python
@@ -263,8 +263,5 @@ def test_an_entrypoint_stays_until_it_is_told_to_end(make: Make, entrypoint: str
     process = said(sandbox, f"pgrep -f '^/bin/sh {entrypoint}$'")
     assert sandbox.get_info().status.state == "Running"
     sandbox.commands.run(f"kill -TERM {process}")
-    deadline = time.monotonic() + SECONDS
-    while (state := sandbox.get_info().status.state) == "Running":
-        assert time.monotonic() < deadline, "it goes on"
-        time.sleep(0.1)
-    assert state == "Terminated"
+    eventually(lambda: sandbox.get_info().status.state != "Running")
+    assert sandbox.get_info().status.state == "Terminated"

@@ -13,7 +13,6 @@ import json
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +21,7 @@ import pytest
 from benchmarks.sandbox.docker import find_programs
 from benchmarks.sandbox.rootfs import Unavailable
 from opensandbox_server.runtimes.oci.images.recipe import read_recipe
+from tests.harness.wait import eventually
 from tests.images.conftest import MIRROR
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -95,12 +95,11 @@ def running_engine(home: Path, path: str) -> Iterator[Docker]:
             [*spaces, *daemon], stdout=log, stderr=log, env=os.environ | {"PATH": path}
         )
     try:
-        deadline = time.monotonic() + SECONDS
-        while client.attempt("version").returncode:
-            said = (home / "log").read_text()
-            assert process.poll() is None, said
-            assert time.monotonic() < deadline, said
-            time.sleep(0.1)
+        said = (home / "log").read_text
+        eventually(
+            lambda: process.poll() is not None or not client.attempt("version").returncode, said
+        )
+        assert process.poll() is None, said()
         yield client
     finally:
         process.kill()  # and with it everything in its namespaces

@@ -10,7 +10,7 @@ import pytest
 from opensandbox import SandboxSync
 from opensandbox.models import CodeContext, Execution
 from tests.e2e.server import Server, make_home, start_server
-from tests.execd.events import eventually
+from tests.harness.wait import eventually
 
 pytestmark = pytest.mark.timeout(200)
 

@@ -8,8 +8,7 @@ import queue
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +22,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult, TextContent
 
 from tests.e2e.server import API_KEY, Server
+from tests.harness.wait import eventually
 
 Transport = Literal["stdio", "http"]
 WAIT_SECONDS = 60.0  # bounds everything a test waits for
@@ -84,17 +84,9 @@ def text_of(result: CallToolResult) -> str:
     return "".join(part.text for part in result.content if isinstance(part, TextContent))
 
 
-def wait_until(probe: Callable[[], bool]) -> None:
-    """Wait for something that must become true."""
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not probe():
-        assert time.monotonic() < deadline, "never became true"
-        time.sleep(0.02)
-
-
 def wait_until_gone(pid: int) -> None:
     """Wait for the end of a process that somebody else reaps."""
-    wait_until(lambda: not Path(f"/proc/{pid}").exists())
+    eventually(lambda: not Path(f"/proc/{pid}").exists())
 
 
 def conversation(tool: str, **arguments: Any) -> list[str]:

@@ -11,15 +11,8 @@ import pytest
 
 from opensandbox import SandboxSync
 from tests.e2e.server import Server
-from tests.mcp.agent import (
-    WAIT_SECONDS,
-    Agent,
-    command,
-    conversation,
-    environment,
-    wait_until,
-    wait_until_gone,
-)
+from tests.harness.wait import eventually
+from tests.mcp.agent import WAIT_SECONDS, Agent, command, conversation, environment, wait_until_gone
 
 HELD = "echo started; while [ -e {path} ]; do sleep 0.05; done; echo released"
 """Runs until a file is removed; on the fake runtime it is one of this machine's."""
@@ -185,7 +178,7 @@ def test_a_client_that_vanishes_takes_its_command_along(server: Server, tmp_path
             with process.stdin as talk:
                 talk.writelines(conversation("command_run", **arguments))
                 talk.flush()
-                wait_until(Path(f"{pid_file}.whole").exists)
+                eventually(Path(f"{pid_file}.whole").exists)
             assert process.wait(WAIT_SECONDS) == 0
         finally:
             process.kill()

@@ -8,7 +8,8 @@ import httpx
 from opensandbox import SandboxSync
 from sdks.python.tests.standin import API_KEY, run_standin
 from tests.e2e.server import Server
-from tests.mcp.agent import Agent, over_stdio, wait_until
+from tests.harness.wait import eventually
+from tests.mcp.agent import Agent, over_stdio
 
 
 def test_a_sandbox_is_created_told_about_and_killed(agent: Agent) -> None:
@@ -120,7 +121,7 @@ def test_a_port_is_reached_by_its_endpoints(agent: Agent, sandbox_id: str, work:
 def test_logs_and_events_of_a_sandbox_are_told(agent: Agent) -> None:
     entrypoint = ["sh", "-c", "echo begun; exec sleep 600"]
     sandbox_id = agent.do("sandbox_create", image="host", entrypoint=entrypoint)["sandbox_id"]
-    wait_until(lambda: agent.do("diagnostics_logs", sandbox_id=sandbox_id)["content"] == "begun\n")
+    eventually(lambda: agent.do("diagnostics_logs", sandbox_id=sandbox_id)["content"] == "begun\n")
     logs = agent.do("diagnostics_logs", sandbox_id=sandbox_id)
     assert (logs["kind"], logs["sandbox_id"]) == ("logs", sandbox_id)
     assert agent.read(f"sandbox://{sandbox_id}/logs").text == "begun\n"
@@ -136,9 +137,9 @@ def test_a_cancelled_create_leaves_no_sandbox() -> None:
         with over_stdio(None, *connection) as agent:
             standin.silent.set()  # it makes the sandbox and does not say so yet
             creating = agent.start("sandbox_create", image="x", skip_health_check=True)
-            wait_until(lambda: bool(standin.sandboxes))
+            eventually(lambda: bool(standin.sandboxes))
             creating.cancel()
             for _ in range(2):  # calls that ask nobody: they are read after the cancellation
                 agent.refusal("command_run", sandbox_id="unknown", command="true")
             standin.silent.clear()
-            wait_until(lambda: not standin.sandboxes)
+            eventually(lambda: not standin.sandboxes)

@@ -4,7 +4,6 @@
 import contextlib
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,6 +13,7 @@ from opensandbox import SandboxManagerSync
 from opensandbox.exceptions import SandboxApiException
 from opensandbox.models import SandboxFilter
 from tests.e2e.server import Server
+from tests.harness.wait import eventually
 from tests.mcp.agent import (
     WAIT_SECONDS,
     Agent,
@@ -23,7 +23,6 @@ from tests.mcp.agent import (
     http_process,
     over_http,
     over_stdio,
-    wait_until,
 )
 
 Connect = Callable[..., "contextlib.AbstractContextManager[Agent]"]
@@ -75,7 +74,7 @@ def test_the_first_call_makes_it_and_the_end_of_the_conversation_ends_it(
         (made,) = running(manager) - before
         assert agent.do("sandbox_get_info")["id"] == made
         assert running(manager) - before == {made}
-    wait_until(lambda: is_gone(manager, made))
+    eventually(lambda: is_gone(manager, made))
 
 
 def test_many_first_calls_at_once_make_one(
@@ -131,17 +130,15 @@ def test_it_is_kept_when_told(
 def test_it_lives_on_while_it_is_used(server: Server) -> None:
     with over_stdio(server, "--workspace", "--timeout", "6") as agent:
         first = agent.do("sandbox_get_info")
-        deadline = time.monotonic() + WAIT_SECONDS
-        while agent.do("sandbox_get_info")["expires_at"] == first["expires_at"]:
-            assert time.monotonic() < deadline
-            agent.do("command_run", command="sleep 0.1")
+        expiry = first["expires_at"]
+        eventually(lambda: agent.do("sandbox_get_info")["expires_at"] != expiry)
         assert agent.do("sandbox_get_info")["id"] == first["id"]
 
 
 def test_one_that_nobody_uses_ends(server: Server, manager: SandboxManagerSync) -> None:
     with over_stdio(server, "--workspace", "--timeout", "2") as agent:
         made = agent.do("sandbox_get_info")["id"]
-        wait_until(lambda: is_gone(manager, made))
+        eventually(lambda: is_gone(manager, made))
         assert agent.do("sandbox_get_info")["id"] != made
 
 
@@ -154,9 +151,9 @@ def test_each_conversation_over_http_has_its_own(
             with over_http(process, mode="legacy") as other:
                 second = other.do("sandbox_get_info")["id"]
                 assert first != second
-            wait_until(lambda: is_gone(manager, second))
+            eventually(lambda: is_gone(manager, second))
             assert one.do("sandbox_get_info")["id"] == first
-        wait_until(lambda: is_gone(manager, first))
+        eventually(lambda: is_gone(manager, first))
 
 
 def test_a_client_that_vanishes_over_http_leaves_nothing_for_long(
@@ -165,7 +162,7 @@ def test_a_client_that_vanishes_over_http_leaves_nothing_for_long(
     with http_process(server, "--workspace", "--timeout", "2") as process:
         with over_http(process, terminates=False) as agent:
             made = agent.do("sandbox_get_info")["id"]
-        wait_until(lambda: is_gone(manager, made))
+        eventually(lambda: is_gone(manager, made))
 
 
 def test_the_end_of_the_http_server_ends_them(server: Server, manager: SandboxManagerSync) -> None:
@@ -195,7 +192,7 @@ def test_the_process_ends_well_and_leaves_no_sandbox(
             assert process.stdin is not None
             process.stdin.writelines(conversation("command_run", command="exec sleep 600"))
             process.stdin.flush()
-            wait_until(lambda: len(running(manager) - before) == 1)
+            eventually(lambda: len(running(manager) - before) == 1)
             if how == "close":
                 process.stdin.close()
             else:

@@ -13,7 +13,6 @@ import asyncio
 import json
 import logging
 import sys
-import time
 import traceback
 from collections.abc import Callable
 from datetime import timedelta
@@ -32,17 +31,10 @@ from opensandbox.models.filesystem import (
     SetPermissionEntry,
     WriteEntry,
 )
+from tests.harness.wait import eventually
 
 IMAGE = sys.argv[3] if len(sys.argv) > 3 else "any"
 KEY = sys.argv[4] if len(sys.argv) > 4 else "key"
-WAIT_SECONDS = 20.0  # bounds waiting for something that must happen
-
-
-def eventually(probe: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not probe():
-        assert time.monotonic() < deadline, "never became true"
-        time.sleep(0.01)
 
 
 def assert_api_error(call: Callable[[], object], *statuses: int) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import shlex
 import socket
-import time
-from collections.abc import Callable
 
 import pytest
 from pyroute2 import IPRoute  # type: ignore[import-untyped]
 
+from tests.harness.wait import eventually
 from tests.security.harness import Box, Home, in_namespace, listening
 from tests.security.internet import (
     PUBLIC,
@@ -134,12 +133,3 @@ def claim(home: Home, box: Box, sender: tuple[str, str]) -> dict[str, str]:
     asked = box.sh(f"/usr/bin/python3 -c {shlex.quote(CLAIM)} {words}")
     assert asked.status == 0, asked.output
     return learned(home)
-
-
-def eventually(is_true: Callable[[], bool]) -> None:
-    """Wait, for a bounded time, until something is true."""
-    for _ in range(1000):
-        if is_true():
-            return
-        time.sleep(0.01)
-    raise AssertionError("it never became true")

@@ -7,7 +7,6 @@ import contextlib
 import os
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,11 +16,11 @@ from opensandbox import SandboxSync
 from opensandbox.exceptions import SandboxException
 from opensandbox.models.execd_sync import ExecutionHandlersSync
 from tests.e2e.server import ROOT, Server, make_home, obstacle, start_server
+from tests.harness.wait import eventually
 
 COMMITS = {"v0.1.0": "f5a9acc21619"}
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "opensandbox"
 COUNTING = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); echo $i; sleep 0.02; done"
-WAIT_SECONDS = 120.0
 
 # The first time a release is built.
 pytestmark = pytest.mark.timeout(900)
@@ -61,10 +60,7 @@ class Counter:
 
     def wait_beyond(self, count: int) -> None:
         """Wait until more has come."""
-        deadline = time.monotonic() + WAIT_SECONDS
-        while len(self.lines) <= count:
-            assert time.monotonic() < deadline, f"nothing comes after {len(self.lines)} lines"
-            time.sleep(0.05)
+        eventually(lambda: len(self.lines) > count, lambda: f"there are {len(self.lines)} lines")
 
 
 @pytest.fixture

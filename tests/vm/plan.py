@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.vm.agent import CUT_OFF, NOT_STARTED
 from tests.vm.machine import Machine
 
-PYTEST = ".venv/bin/python -m pytest -q -p no:cacheprovider --tb=short -o timeout=900"
+PYTEST = "PATIENCE=600 .venv/bin/python -m pytest -q -p no:cacheprovider --tb=short -o timeout=900"
 """Everything takes many times as long as on the processor itself, so each test may, too."""
 _COUNTS = re.compile(r"(\d+) (passed|failed|error|skipped|xfailed)")
 _TOLD_LINES = 60

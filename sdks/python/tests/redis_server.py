@@ -5,11 +5,11 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
-START_SECONDS = 20.0  # bounds a start
+from tests.harness.wait import eventually
+
 STOP_SECONDS = 20.0  # bounds an end
 
 
@@ -42,11 +42,8 @@ def start_redis() -> RedisServer:
     process = subprocess.Popen(
         ["redis-server", *options], executable=program, stdout=subprocess.DEVNULL
     )
-    deadline = time.monotonic() + START_SECONDS
-    while not _listens(path):
-        assert process.poll() is None, "redis ended at once"
-        assert time.monotonic() < deadline, "redis does not listen"
-        time.sleep(0.01)
+    eventually(lambda: _listens(path) or process.poll() is not None)
+    assert process.poll() is None, "redis ended at once"
     return RedisServer(path, process)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from opensandbox_server.runtimes.oci.launcher import logs
-from tests.security.harness import PATIENCE
+from tests.harness.wait import eventually
 
 FLOODS = 4
 
@@ -41,10 +41,7 @@ def pipe_of(reader: logs.Logs, directory: Path) -> Iterator[int]:
 
 
 def until_logged(directory: Path, text: bytes) -> None:
-    end = time.monotonic() + PATIENCE
-    while text not in logs.read_log(directory, 1000):
-        assert time.monotonic() < end, f"{text!r} is not in the log"
-        time.sleep(0.01)
+    eventually(lambda: text in logs.read_log(directory, 1000), repr(text))
 
 
 def written_by(pid: int) -> int:

@@ -39,6 +39,7 @@ from opensandbox_server.runtimes.oci.images import Image
 from opensandbox_server.runtimes.oci.launcher import rootfs
 from opensandbox_server.runtimes.oci.launcher.program import find_oci_program
 from opensandbox_server.runtimes.oci.runtime import OCIRuntime
+from tests.harness.wait import eventually_async
 from tests.security.harness import PATIENCE, TOKEN, Box, Home, find_execd, opened_home
 
 SLEEP = ("sleep", "infinity")
@@ -311,10 +312,9 @@ def test_a_launcher_that_is_killed_is_replaced_and_sandboxes_live_on(home: Home)
 
     async def scenario() -> None:
         launcher.send(signal.SIGKILL)
-        while home.runtime._client in (None, client):
-            await asyncio.sleep(0.01)
+        await eventually_async(lambda: home.runtime._client not in (None, client))
 
-    home.run(asyncio.wait_for(scenario(), PATIENCE))
+    home.run(scenario())
     (seen,) = home.run(home.runtime.instances())
     assert seen.id == box.id
     assert seen.state is InstanceState.RUNNING
@@ -345,8 +345,7 @@ def test_a_start_that_lost_its_launcher_is_done_again_by_the_next_one(home: Home
         spec = SandboxSpec("again", "host", SLEEP)
         launcher.send(signal.SIGSTOP)
         starting = asyncio.create_task(home.runtime.start(spec, Secrets(TOKEN)))
-        while not client._waiting:  # until it was asked
-            await asyncio.sleep(0.001)
+        await eventually_async(lambda: client._waiting)  # it was asked
         launcher.send(signal.SIGKILL)
         return await starting
 

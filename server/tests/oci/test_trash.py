@@ -9,7 +9,6 @@ import fcntl
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,7 +16,8 @@ import pytest
 
 from opensandbox_server.runtimes.oci.launcher.rootfs import GET_FLAGS, SET_FLAGS
 from opensandbox_server.runtimes.oci.launcher.trash import Trash
-from server.tests.oci.traces import TRASH_SECONDS, wait_for_empty_trash
+from server.tests.oci.traces import wait_for_empty_trash
+from tests.harness.wait import eventually
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root has a trash of this kind")
 IMMUTABLE, APPEND = 0x10, 0x20
@@ -139,10 +139,7 @@ def test_what_cannot_go_keeps_nothing_else(sandboxes: Path) -> None:
         (sandboxes / "one").mkdir()
         with opened(sandboxes) as trash:
             trash.put(sandboxes / "one")
-            until = time.monotonic() + TRASH_SECONDS
-            while names(sandboxes.parent / "trash") != ["stuck"]:
-                assert time.monotonic() < until
-                time.sleep(0.02)
+            eventually(lambda: names(sandboxes.parent / "trash") == ["stuck"])
     finally:
         subprocess.run(["umount", str(stuck)], check=True)
     with opened(sandboxes):
@@ -158,10 +155,7 @@ def test_a_worker_gives_way_and_another_goes_on_when_it_is_killed(sandboxes: Pat
     trash = Trash(sandboxes)
     trash.put(much)
     trash.open()
-    until = time.monotonic() + TRASH_SECONDS
-    while trash._worker is None:
-        assert time.monotonic() < until
-    worker = trash._worker[0]
+    worker = eventually(lambda: trash._worker)[0]
     os.kill(worker, signal.SIGSTOP)
     assert os.sched_getscheduler(worker) == os.SCHED_IDLE
     assert names(sandboxes.parent / "trash")
@@ -178,10 +172,7 @@ def test_sandboxes_on_a_disk_of_their_own_have_their_trash_there(sandboxes: Path
         with opened(sandboxes) as trash:
             trash.put(sandboxes / "one")
             assert names(sandboxes) == [".trash"]
-            until = time.monotonic() + TRASH_SECONDS
-            while names(sandboxes / ".trash"):
-                assert time.monotonic() < until
-                time.sleep(0.02)
+            eventually(lambda: not names(sandboxes / ".trash"))
     finally:
         subprocess.run(["umount", str(sandboxes)], check=True)
 

@@ -6,23 +6,17 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-import time
 from pathlib import Path
 
 from pyroute2 import IPRoute  # type: ignore[import-untyped]
 
 from opensandbox_server.runtimes.oci.runtime import cgroup_parent
-
-TRASH_SECONDS = 300
-"""Nobody waits for the trash but tests; on a busy machine it is emptied last of all."""
+from tests.harness.wait import eventually
 
 
 def wait_for_empty_trash(data_dir: Path) -> None:
     """Return when what was deleted is gone from the disk too."""
-    until = time.monotonic() + TRASH_SECONDS
-    while left := list((data_dir / "trash").glob("*")):
-        assert time.monotonic() < until, left
-        time.sleep(0.02)
+    eventually(lambda: not list((data_dir / "trash").glob("*")))
 
 
 def traces(data_dir: Path, launcher: int) -> dict[str, object]:

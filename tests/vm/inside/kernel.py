@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from opensandbox_server.runtimes.base import InstanceState, Resources
+from opensandbox_server.runtimes.base import Instance, InstanceState, Resources
 from opensandbox_server.runtimes.oci.runtime import cgroup_parent
-from tests.security.harness import PATIENCE, Box, Home, opened_home
+from tests.harness.wait import eventually
+from tests.security.harness import Box, Home, opened_home
 
 MEMORY = "x = bytearray(256 << 20); print(len(x))"
 HUNGRY = """
@@ -95,11 +96,12 @@ def test_memory_of_the_first_process_ends_the_sandbox_for_that_reason(home: Home
     hungry = ("python3", "-c", HUNGRY)
     box = home.start(entrypoint=hungry, resources=Resources(memory_bytes=96 << 20))
     box.sh("touch /tmp/go")
-    deadline = time.monotonic() + PATIENCE
-    while (seen := home.run(home.runtime.inspect(box.id))).instance.state != InstanceState.EXITED:
-        assert time.monotonic() < deadline
-        time.sleep(0.5)
-    assert seen.instance.reason == "it ran out of memory"
+
+    def instance() -> Instance:
+        return home.run(home.runtime.inspect(box.id)).instance
+
+    eventually(lambda: instance().state is InstanceState.EXITED)
+    assert instance().reason == "it ran out of memory"
 
 
 def test_a_fork_bomb_stops_at_the_limit(home: Home) -> None:
@@ -123,10 +125,7 @@ def test_a_paused_sandbox_does_nothing_until_it_goes_on(home: Home) -> None:
     time.sleep(2)
     assert upper.read_text() == seen
     home.run(home.runtime.resume(box.id))
-    deadline = time.monotonic() + PATIENCE
-    while upper.read_text() == seen:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    eventually(lambda: upper.read_text() != seen)
 
 
 def test_files_of_a_sandbox_belong_to_ids_of_its_own_on_the_host(home: Home) -> None:

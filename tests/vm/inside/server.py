@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,12 +13,11 @@ import httpx
 
 from opensandbox.config import ConnectionConfigSync
 from opensandbox_server.runtimes.oci.runtime import cgroup_parent
+from tests.harness.wait import eventually
 from tests.vm.recipe import CLONE
 
 ADDRESS = "127.0.0.1:8080"
 DATA = Path("/var/lib/opensandbox")
-START_SECONDS = 600.0
-"""On a host that has other work; longer is a hang."""
 
 
 def printed_unit() -> str:
@@ -53,12 +51,8 @@ def number_in(file: Path, name: str) -> int:
 
 def wait_until_healthy() -> None:
     """Return when the server answers at its front door."""
-    deadline = time.monotonic() + START_SECONDS
-    while not is_healthy():
-        if time.monotonic() > deadline:
-            said = subprocess.run(["journalctl", "-u", "opensandbox"], capture_output=True)
-            raise AssertionError(said.stdout.decode()[-4000:])
-        time.sleep(0.2)
+    read = ["journalctl", "-u", "opensandbox"]
+    eventually(is_healthy, lambda: subprocess.run(read, capture_output=True).stdout[-4000:])
 
 
 def is_healthy() -> bool:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,7 +12,8 @@ import pytest
 from opensandbox import SandboxSync
 from opensandbox.config import ConnectionConfigSync
 from opensandbox.models.execd import RunCommandOpts
-from tests.vm.inside.server import START_SECONDS, running_unit, systemctl, wait_until_healthy
+from tests.harness.wait import eventually
+from tests.vm.inside.server import running_unit, systemctl, wait_until_healthy
 
 # Renamed into its place, or a reader would find it empty at times.
 COUNTING = (
@@ -52,9 +52,7 @@ def live_on(
     running, paused = boxes
     assert count(running) > before
     first = count(running)
-    deadline = time.monotonic() + START_SECONDS
-    while count(running) == first:
-        assert time.monotonic() < deadline, "what ran before the restart does not run any more"
+    eventually(lambda: count(running) > first, "what ran before the restart does not run any more")
     assert paused.get_info().status.state == "Paused"
     with SandboxSync.resume(paused.id, connection_config=unit) as woken:
         assert woken.commands.run("echo woke").text == "woke"
@@ -71,10 +69,7 @@ def test_sandboxes_live_on_when_the_unit_does_not(
     before, main = count(boxes[0]), start_of_main_process()
     if way == "kill":
         systemctl("kill", "--signal=KILL", "--kill-who=main", "opensandbox")
-        deadline = time.monotonic() + START_SECONDS
-        while start_of_main_process() in ("0", main):
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        eventually(lambda: start_of_main_process() not in ("0", main))
     else:
         for verb in way.split(" and "):
             systemctl(verb, "opensandbox")
@@ -103,7 +98,4 @@ def test_the_unit_leaves_no_process_behind(unit: ConnectionConfigSync) -> None:
     assert unit
     systemctl("stop", "opensandbox")
     left = Path("/sys/fs/cgroup/system.slice/opensandbox.service/cgroup.procs")
-    deadline = time.monotonic() + START_SECONDS
-    while left.exists() and left.read_text():
-        assert time.monotonic() < deadline, left.read_text()
-        time.sleep(0.2)
+    eventually(lambda: not left.exists() or not left.read_text(), left.read_text)

@@ -11,7 +11,7 @@ from opensandbox._async.sandbox import Sandbox
 from opensandbox.config import ConnectionConfig
 from opensandbox.models import SandboxFilter
 from opensandbox.pool import PoolDestroyState, PooledSandboxCreateContext
-from sdks.python.tests._async.until import until
+from tests.harness.wait import eventually_async
 
 
 @dataclass
@@ -89,7 +89,7 @@ class World:
             idle = await self.idle()
             return len(idle) == count and {*idle, *others} == await self.living()
 
-        await until(is_so)
+        await eventually_async(is_so)
 
     async def until_active(self) -> None:
         """Wait until the name of the pool is free."""
@@ -97,7 +97,7 @@ class World:
         async def is_so() -> bool:
             return await self.store.get_destroy_state(self.name) is PoolDestroyState.ACTIVE
 
-        await until(is_so)
+        await eventually_async(is_so)
 
     async def until_gone(self, *sandbox_ids: str) -> None:
         """Wait until the server has none of these."""
@@ -105,7 +105,7 @@ class World:
         async def is_so() -> bool:
             return not set(sandbox_ids) & await self.living()
 
-        await until(is_so)
+        await eventually_async(is_so)
 
     async def close(self) -> None:
         """Shut the pools down; afterwards nothing but idle and acquired sandboxes may live."""

@@ -16,7 +16,7 @@ from opensandbox.exceptions import (
 )
 from opensandbox.pool import PooledSandboxCreateContext, PoolLifecycleState, PoolState
 from sdks.python.tests._async.pools import World
-from sdks.python.tests._async.until import until
+from tests.harness.wait import eventually_async
 
 pytestmark = pytest.mark.anyio
 
@@ -183,14 +183,14 @@ async def test_what_is_being_made_during_a_shutdown_is_killed(world: World, grac
         async def may_go_on() -> bool:
             return is_shut
 
-        await until(may_go_on)
+        await eventually_async(may_go_on)
 
     async def is_preparing() -> bool:
         return len(prepared) == 2
 
     pool = world.pool(warmup_sandbox_preparer=prepare, drain_timeout=timedelta(milliseconds=50))
     await pool.start()
-    await until(is_preparing)
+    await eventually_async(is_preparing)
     await pool.shutdown(graceful=graceful)
     assert await world.living() == set(prepared)
     is_shut = True
@@ -214,13 +214,13 @@ async def test_a_pool_that_fails_is_degraded_until_it_works_again(world: World) 
 
     pool = world.pool(max_idle=1, sandbox_creator=create, degraded_threshold=2)
     await pool.start()
-    await until(is_degraded)
+    await eventually_async(is_degraded)
     snapshot = await pool.snapshot()
     assert snapshot.failure_count >= 2
     assert snapshot.last_error == "no more sandboxes today"
     is_broken = False
     await world.until_idle(1)
-    await until(is_healthy)
+    await eventually_async(is_healthy)
     snapshot = await pool.snapshot()
     assert (snapshot.failure_count, snapshot.last_error) == (0, None)
 
@@ -256,7 +256,7 @@ async def test_a_sandbox_that_cannot_be_prepared_is_killed(world: World) -> None
 
     pool = world.pool(max_idle=1, warmup_sandbox_preparer=prepare, degraded_threshold=1)
     await pool.start()
-    await until(has_failed)
+    await eventually_async(has_failed)
     await pool.shutdown()
     assert await world.living() == set()
 

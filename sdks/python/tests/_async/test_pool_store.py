@@ -12,8 +12,8 @@ from opensandbox._async.worker import run_all
 from opensandbox.exceptions import PoolDestroyedException, PoolStateStoreUnavailableException
 from opensandbox.pool_redis import AsyncRedisPoolStateStore
 from sdks.python.tests._async.redis_client import connect
-from sdks.python.tests._async.until import until
 from sdks.python.tests.redis_server import redis_program, start_redis
+from tests.harness.wait import eventually_async
 
 pytestmark = pytest.mark.anyio
 
@@ -79,7 +79,7 @@ async def test_what_has_ended_is_not_given_away(store: Store) -> None:
     async def has_ended() -> bool:
         return entries[0].expires_at < datetime.now(UTC) - timedelta(milliseconds=10)
 
-    await until(has_ended)
+    await eventually_async(has_ended)
     taken = await store.try_take_idle_min_ttl("p", 2 * MINUTE)
     assert (taken.sandbox_id, taken.discarded_alive_sandbox_ids) == ("lasting", ("ending",))
     assert await idle(store) == []
@@ -111,7 +111,7 @@ async def test_one_at_a_time_fills_a_pool(store: Store) -> None:
     async def is_free() -> bool:
         return await store.try_acquire_primary_lock("p", "third", MINUTE)
 
-    await until(is_free)
+    await eventually_async(is_free)
     assert not await store.renew_primary_lock("p", "second", MINUTE)
 
 
@@ -154,7 +154,7 @@ async def test_a_tombstone_falls_down_in_its_time(store: Store) -> None:
     async def is_active() -> bool:
         return await store.get_destroy_state("p") is PoolDestroyState.ACTIVE
 
-    await until(is_active)
+    await eventually_async(is_active)
     await store.put_idle("p", "a")
     assert await idle(store) == ["a"]
 

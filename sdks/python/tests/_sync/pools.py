@@ -12,7 +12,7 @@ from opensandbox._sync.sandbox import SandboxSync
 from opensandbox.config import ConnectionConfigSync
 from opensandbox.models import SandboxFilter
 from opensandbox.pool import PoolDestroyState, PooledSandboxCreateContext
-from sdks.python.tests._sync.until import until
+from tests.harness.wait import eventually
 
 
 @dataclass
@@ -90,7 +90,7 @@ class World:
             idle = self.idle()
             return len(idle) == count and {*idle, *others} == self.living()
 
-        until(is_so)
+        eventually(is_so)
 
     def until_active(self) -> None:
         """Wait until the name of the pool is free."""
@@ -98,7 +98,7 @@ class World:
         def is_so() -> bool:
             return self.store.get_destroy_state(self.name) is PoolDestroyState.ACTIVE
 
-        until(is_so)
+        eventually(is_so)
 
     def until_gone(self, *sandbox_ids: str) -> None:
         """Wait until the server has none of these."""
@@ -106,7 +106,7 @@ class World:
         def is_so() -> bool:
             return not set(sandbox_ids) & self.living()
 
-        until(is_so)
+        eventually(is_so)
 
     def close(self) -> None:
         """Shut the pools down; afterwards nothing but idle and acquired sandboxes may live."""

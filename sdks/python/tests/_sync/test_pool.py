@@ -17,7 +17,7 @@ from opensandbox.exceptions import (
 )
 from opensandbox.pool import PooledSandboxCreateContext, PoolLifecycleState, PoolState
 from sdks.python.tests._sync.pools import World
-from sdks.python.tests._sync.until import until
+from tests.harness.wait import eventually
 
 
 def test_a_pool_fills_up_and_fills_up_again(world: World) -> None:
@@ -182,14 +182,14 @@ def test_what_is_being_made_during_a_shutdown_is_killed(world: World, graceful: 
         def may_go_on() -> bool:
             return is_shut
 
-        until(may_go_on)
+        eventually(may_go_on)
 
     def is_preparing() -> bool:
         return len(prepared) == 2
 
     pool = world.pool(warmup_sandbox_preparer=prepare, drain_timeout=timedelta(milliseconds=50))
     pool.start()
-    until(is_preparing)
+    eventually(is_preparing)
     pool.shutdown(graceful=graceful)
     assert world.living() == set(prepared)
     is_shut = True
@@ -213,13 +213,13 @@ def test_a_pool_that_fails_is_degraded_until_it_works_again(world: World) -> Non
 
     pool = world.pool(max_idle=1, sandbox_creator=create, degraded_threshold=2)
     pool.start()
-    until(is_degraded)
+    eventually(is_degraded)
     snapshot = pool.snapshot()
     assert snapshot.failure_count >= 2
     assert snapshot.last_error == "no more sandboxes today"
     is_broken = False
     world.until_idle(1)
-    until(is_healthy)
+    eventually(is_healthy)
     snapshot = pool.snapshot()
     assert (snapshot.failure_count, snapshot.last_error) == (0, None)
 
@@ -255,7 +255,7 @@ def test_a_sandbox_that_cannot_be_prepared_is_killed(world: World) -> None:
 
     pool = world.pool(max_idle=1, warmup_sandbox_preparer=prepare, degraded_threshold=1)
     pool.start()
-    until(has_failed)
+    eventually(has_failed)
     pool.shutdown()
     assert world.living() == set()
 

@@ -13,8 +13,8 @@ from opensandbox._sync.worker import run_all
 from opensandbox.exceptions import PoolDestroyedException, PoolStateStoreUnavailableException
 from opensandbox.pool_redis import RedisPoolStateStore
 from sdks.python.tests._sync.redis_client import connect
-from sdks.python.tests._sync.until import until
 from sdks.python.tests.redis_server import redis_program, start_redis
+from tests.harness.wait import eventually
 
 Store = InMemoryPoolStateStore | RedisPoolStateStore
 MINUTE = timedelta(minutes=1)
@@ -78,7 +78,7 @@ def test_what_has_ended_is_not_given_away(store: Store) -> None:
     def has_ended() -> bool:
         return entries[0].expires_at < datetime.now(UTC) - timedelta(milliseconds=10)
 
-    until(has_ended)
+    eventually(has_ended)
     taken = store.try_take_idle_min_ttl("p", 2 * MINUTE)
     assert (taken.sandbox_id, taken.discarded_alive_sandbox_ids) == ("lasting", ("ending",))
     assert idle(store) == []
@@ -110,7 +110,7 @@ def test_one_at_a_time_fills_a_pool(store: Store) -> None:
     def is_free() -> bool:
         return store.try_acquire_primary_lock("p", "third", MINUTE)
 
-    until(is_free)
+    eventually(is_free)
     assert not store.renew_primary_lock("p", "second", MINUTE)
 
 
@@ -153,7 +153,7 @@ def test_a_tombstone_falls_down_in_its_time(store: Store) -> None:
     def is_active() -> bool:
         return store.get_destroy_state("p") is PoolDestroyState.ACTIVE
 
-    until(is_active)
+    eventually(is_active)
     store.put_idle("p", "a")
     assert idle(store) == ["a"]
 
