@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.daemon import KINDS, Daemon, DaemonUnavailableError, Kind, run_daemon
+from tests.harness.execd import KINDS, Daemon, DaemonUnavailableError, Kind, run_daemon
 
 
 @pytest.fixture(params=KINDS)

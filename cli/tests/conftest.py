@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cli.tests.program import Osb, osb_for
-from tests.e2e.server import Server, shared_server
+from tests.harness.server import Server, shared_server
 
 
 @pytest.fixture(scope="module")

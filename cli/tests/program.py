@@ -14,7 +14,7 @@ from opensandbox import SandboxManagerSync, SandboxSync
 from opensandbox.config import ConnectionConfigSync
 from opensandbox.exceptions import SandboxApiException
 from opensandbox.models.sandboxes import SandboxFilter
-from tests.e2e.server import API_KEY, Server
+from tests.harness.server import API_KEY, Server
 
 WAIT_SECONDS = 60.0  # bounds every run; none needs nearly as long
 

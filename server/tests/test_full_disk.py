@@ -12,11 +12,11 @@ import httpx
 import pytest
 
 from opensandbox_server.host.ballast import BALLAST_BYTES
-from server.tests.serving import NotServing, serving
 from server.tests.small_disk import filled, small_disk
 from server.tests.world import create_request
+from tests.harness.runtime import missing
+from tests.harness.server import NotServing, serving
 from tests.harness.wait import eventually
-from tests.security.harness import missing
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
 MAPS_IDS_IN_MEMORY = (6, 3)

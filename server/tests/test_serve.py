@@ -20,8 +20,8 @@ import pytest
 
 from opensandbox_server.host.id_claims import INGRESS_IDS
 from opensandbox_server.host.programs import find_program
-from server.tests.serving import KEY, NotServing, Serving, serving
 from server.tests.world import create_request
+from tests.harness.server import API_KEY, NotServing, Serving, serving
 
 FAKE = ("--runtime", "fake")
 
@@ -57,7 +57,7 @@ def ping(server: Serving, sandbox_id: str) -> int:
 
 def test_the_first_start_makes_a_key_and_shows_it_once(data_dir: Path) -> None:
     with serving(data_dir, *FAKE, key=None) as server:
-        shown = re.search(r"^    (\S{40,})$", server.output(), re.MULTILINE)
+        shown = re.search(r"^    (\S{40,})$", server.log, re.MULTILINE)
         assert shown
         assert httpx.get(f"{server.url}/v1/sandboxes").status_code == 401
         with server.client(shown[1]) as client:
@@ -65,7 +65,7 @@ def test_the_first_start_makes_a_key_and_shows_it_once(data_dir: Path) -> None:
         assert (data_dir / "api_key").stat().st_mode & 0o777 == 0o600
         assert server.url.startswith("http://127.0.0.1:")
     with serving(data_dir, *FAKE, key=None) as server:
-        assert shown[1] not in server.output()
+        assert shown[1] not in server.log
         with server.client(shown[1]) as client:
             assert client.get("/sandboxes").status_code == 200
 
@@ -80,13 +80,11 @@ def test_a_key_of_a_start_that_failed_is_not_kept(tmp_path: Path) -> None:
     assert not (tmp_path / "data" / "api_key").exists()
 
 
-def test_no_key_is_needed_only_when_the_operator_says_so(
-    data_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OPENSANDBOX_INSECURE_SERVER", "YES")
-    with serving(data_dir, *FAKE, key=None) as server:
+def test_no_key_is_needed_only_when_the_operator_says_so(data_dir: Path) -> None:
+    environment = os.environ | {"OPENSANDBOX_INSECURE_SERVER": "YES"}
+    with serving(data_dir, *FAKE, key=None, environment=environment) as server:
         assert httpx.get(f"{server.url}/v1/sandboxes").status_code == 200
-        assert "no API key is needed" in server.output()
+        assert "no API key is needed" in server.log
         _expect_pages_kept_out(server.url)
 
 
@@ -116,8 +114,8 @@ def test_a_data_directory_has_one_server(data_dir: Path) -> None:
         with pytest.raises(NotServing) as refusal:
             serving(data_dir, *FAKE).__enter__()
         assert str(refusal.value).count("\n") == 1
-        assert f"in use by another server (process {server.process.pid})" in str(refusal.value)
-        assert server.process.poll() is None
+        assert f"in use by another server (process {server.pid})" in str(refusal.value)
+        assert server.is_running
         assert ping(server, create(server)) == 200, "its sockets are still open to its ingress"
 
 
@@ -144,7 +142,7 @@ def test_after_sigterm_sandboxes_run_on_and_the_next_server_has_them(data_dir: P
         sandbox_id = create(server)
         assert ping(server, sandbox_id) == 200
         assert server.end() == 0
-        assert "Traceback" not in server.output()
+        assert "Traceback" not in server.log
         assert not (data_dir / "run" / "api.sock").exists()
     with serving(data_dir, *FAKE) as server:
         assert ping(server, sandbox_id) == 200
@@ -234,7 +232,7 @@ def test_sandboxes_are_reached_when_ingress_becomes_another_user(
 
 
 def _ingress(server: Serving) -> str:
-    children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children")
+    children = Path(f"/proc/{server.pid}/task/{server.pid}/children")
     return next(pid for pid in children.read_text().split() if _name(pid) == "ingress")
 
 
@@ -272,7 +270,7 @@ def test_event_loop_and_store_run_before_everything_they_start(data_dir: Path) -
         pytest.skip("this user may not ask for real-time priority")
     with serving(data_dir, *FAKE) as server:
         create(server)
-        loop = server.process.pid
+        loop = server.pid
         threads = [int(task.name) for task in Path(f"/proc/{loop}/task").iterdir()]
         urgent = [thread for thread in threads if _policy(thread) == os.SCHED_RR]
         assert loop in urgent
@@ -283,7 +281,7 @@ def test_event_loop_and_store_run_before_everything_they_start(data_dir: Path) -
 
 
 def test_a_key_in_the_environment_is_the_key(data_dir: Path) -> None:
-    with serving(data_dir, *FAKE) as server, server.client(KEY) as client:
+    with serving(data_dir, *FAKE) as server, server.client(API_KEY) as client:
         assert client.get("/sandboxes").status_code == 200
         assert not (data_dir / "api_key").exists()
 
@@ -291,7 +289,7 @@ def test_a_key_in_the_environment_is_the_key(data_dir: Path) -> None:
 @pytest.mark.parametrize("way", ["through ingress", "straight to the API"])
 def test_a_chunked_body_without_end_is_cut_and_not_kept(data_dir: Path, way: str) -> None:
     with serving(data_dir, *FAKE) as server:
-        before = _resident(server.process.pid)
+        before = _resident(server.pid)
         host, port = server.url.removeprefix("http://").split(":")
         if way == "through ingress":
             link = socket.create_connection((host, int(port)), timeout=30)
@@ -303,13 +301,13 @@ def test_a_chunked_body_without_end_is_cut_and_not_kept(data_dir: Path, way: str
             answer = _send_chunks(link, 64 * 1024 * 1024)
         assert answer.startswith(b"HTTP/1.1 413 ")
         assert b'"code":"GENERAL::BODY_TOO_LARGE"' in answer
-        assert _resident(server.process.pid) - before < 16 * 1024 * 1024
+        assert _resident(server.pid) - before < 16 * 1024 * 1024
 
 
 def _send_chunks(link: socket.socket, most: int) -> bytes:
     """Send a body until the other side has had enough; return its answer."""
     head = "POST /v1/sandboxes HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
-    link.sendall(f"{head}OPEN-SANDBOX-API-KEY: {KEY}\r\n\r\n".encode())
+    link.sendall(f"{head}OPEN-SANDBOX-API-KEY: {API_KEY}\r\n\r\n".encode())
     chunk = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
     with contextlib.suppress(ConnectionError):
         for _ in range(most // 0x10000):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from opensandbox_server.cli import main
-from server.tests.serving import serving
+from tests.harness.server import serving
 
 NEEDS_MOUNTS_OF_ITS_OWN = {
     "bindpaths",
@@ -92,7 +92,7 @@ def test_a_key_that_is_made_does_not_get_into_the_journal(
     )
     quiet = ("sh", "-c", 'exec "$@" >/dev/null', "sh")
     with serving(tmp_path / "data", "--runtime", "fake", key=None, around=quiet) as server:
-        assert (tmp_path / "data" / "api_key").read_text().strip() not in server.output()
+        assert (tmp_path / "data" / "api_key").read_text().strip() not in server.log
 
 
 @pytest.mark.parametrize("name", ["plain", "two words", "100%u", "$HOME ${HOME}", 'a"b\\c', ";"])

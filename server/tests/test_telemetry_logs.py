@@ -19,8 +19,8 @@ from opensandbox_server.settings.sections import Log
 from opensandbox_server.telemetry.context import about
 from opensandbox_server.telemetry.logs import JsonFormatter, set_up_logs
 from opensandbox_server.telemetry.spans import Trace, begin
-from server.tests.serving import KEY, serving
 from server.tests.world import World, create_request
+from tests.harness.server import API_KEY, serving
 
 pytestmark = pytest.mark.anyio
 
@@ -187,13 +187,13 @@ def test_a_server_that_is_told_to_writes_nothing_but_json(tmp_path: Path) -> Non
             assert answer.status_code == 202, answer.text
         httpx.get(f"{server.url}/v1/sandboxes/nobody", headers={"OPEN-SANDBOX-API-KEY": "other"})
         assert server.end() == 0
-        found = [json.loads(line) for line in server.output().splitlines()]
+        found = [json.loads(line) for line in server.log.splitlines()]
     access = [line for line in found if line.get("logger") == ACCESS]
     assert [line["status"] for line in access] == [202, 401]
     assert (access[0]["request_id"], access[0]["trace_id"]) == ("request-1", TRACE)
     assert access[0]["sandbox_id"] == answer.json()["id"]
     assert "trace_id" not in access[1]
-    assert KEY not in json.dumps(found)
+    assert API_KEY not in json.dumps(found)
 
 
 @pytest.mark.parametrize("form", ["text", "json"])

@@ -13,9 +13,9 @@ import pytest
 
 from opensandbox_server.host.programs import find_program
 from server.tests.scraping import Scrape
-from server.tests.serving import KEY, Serving, serving
 from server.tests.test_ingress import make_program
 from server.tests.world import create_request
+from tests.harness.server import API_KEY, Serving, serving
 from tests.harness.wait import eventually
 
 FAKE = ("--runtime", "fake", "--stop-sandboxes")
@@ -31,7 +31,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def read_metrics(server: Serving) -> Scrape:
-    answer = httpx.get(f"{server.url}/metrics", headers={"OPEN-SANDBOX-API-KEY": KEY})
+    answer = httpx.get(f"{server.url}/metrics", headers={"OPEN-SANDBOX-API-KEY": API_KEY})
     assert answer.status_code == 200, answer.text
     return Scrape(answer.text)
 
@@ -46,7 +46,10 @@ def create(server: Serving) -> str:
 
 def test_streams_of_sandboxes_are_counted(home: Path) -> None:
     with serving(home / "data", *FAKE) as server:
-        path, key = f"sandboxes/{create(server)}/proxy/44772/ping", {"OPEN-SANDBOX-API-KEY": KEY}
+        path, key = (
+            f"sandboxes/{create(server)}/proxy/44772/ping",
+            {"OPEN-SANDBOX-API-KEY": API_KEY},
+        )
         assert httpx.get(f"{server.url}/{path}", headers=key).status_code == 200
         of_requests = {"kind": "request"}
         eventually(
@@ -87,7 +90,7 @@ def test_an_ingress_that_is_gone_is_shown_as_down(home: Path) -> None:
     config.write_text(f'[server]\nbin_dir = "{home}"\n')
     with serving(data, *FAKE, "--config", str(config)) as server:
         transport = httpx.HTTPTransport(uds=str(data / "run" / "api.sock"))
-        headers = {"OPEN-SANDBOX-API-KEY": KEY}
+        headers = {"OPEN-SANDBOX-API-KEY": API_KEY}
         with httpx.Client(transport=transport, base_url="http://api", headers=headers) as client:
 
             def is_up() -> bool:
@@ -96,7 +99,7 @@ def test_an_ingress_that_is_gone_is_shown_as_down(home: Path) -> None:
 
             assert is_up()
             away = program.rename(home / "away")
-            for child in children(server.process.pid, "standin"):
+            for child in children(server.pid, "standin"):
                 os.kill(child, signal.SIGKILL)
             eventually(lambda: not is_up())
             away.rename(program)

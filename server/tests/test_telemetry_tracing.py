@@ -22,8 +22,8 @@ from opensandbox_server.runtimes.fake import FakeRuntime
 from opensandbox_server.telemetry.spans import span
 from opensandbox_server.telemetry.tracing import trace_id_of
 from server.tests.collecting import Collector, attributes_of, collecting
-from server.tests.serving import NotServing, serving
 from server.tests.world import World, create_request, make_runtime, open_world
+from tests.harness.server import NotServing, serving
 
 pytestmark = pytest.mark.anyio
 
@@ -194,7 +194,7 @@ def test_a_server_that_ends_has_sent_everything_and_the_log_has_the_trace(
             client.get("/sandboxes/nobody")
         assert collector.spans() == []
         assert server.end() == 0
-        log = server.output()
+        log = server.log
     assert collector.named("GET /sandboxes").trace_id.hex() == TRACE
     assert f"trace={TRACE}" in log
     assert f"trace={collector.named('GET /sandboxes/{sandbox_id}').trace_id.hex()}" in log

@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 
 from tests.code.interpreters import surroundings
-from tests.daemon import Daemon, Kind, run_daemon
 from tests.execd.events import Event, Execution, folded, frames
+from tests.harness.execd import Daemon, Kind, run_daemon
 
 KIND: Kind = "root" if os.geteuid() == 0 else "user"
 """The daemon runs as whoever runs the tests, who can read the interpreters in the cache."""

@@ -7,7 +7,7 @@ import pytest
 
 from tests.code.cells import KIND, Context, first_context, forked_context
 from tests.code.interpreters import surroundings
-from tests.daemon import Daemon, run_daemon
+from tests.harness.execd import Daemon, run_daemon
 
 
 @pytest.fixture(scope="module")

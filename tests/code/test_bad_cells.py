@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.code.cells import Context, made, results
-from tests.daemon import Daemon
 from tests.execd.events import next_of
+from tests.harness.execd import Daemon
 
 MAX_FRAME = 4 << 20
 """The contract's bound: the smallest line buffer among the published clients."""

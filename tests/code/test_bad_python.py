@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.code.cells import Context, made, results
-from tests.daemon import Daemon
 from tests.execd.events import next_of
+from tests.harness.execd import Daemon
 from tests.harness.wait import eventually
 
 

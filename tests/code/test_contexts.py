@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.code.cells import KIND, Context, made, results
-from tests.daemon import Daemon, run_daemon
 from tests.execd.events import assert_error, folded, next_of
+from tests.harness.execd import Daemon, run_daemon
 from tests.harness.wait import eventually
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.code.cells import Context, first_context, forked_context, results
-from tests.daemon import Daemon
 from tests.execd.events import Event, next_of
+from tests.harness.execd import Daemon
 
 PLAIN = [
     "1 + 1",

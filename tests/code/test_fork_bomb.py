@@ -12,8 +12,8 @@ import pytest
 
 from tests.code.cells import KIND, made
 from tests.code.interpreters import surroundings
-from tests.daemon import run_daemon
 from tests.execd.events import next_of
+from tests.harness.execd import run_daemon
 from tests.harness.wait import eventually
 
 LIMIT = 120

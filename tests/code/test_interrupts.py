@@ -16,8 +16,8 @@ import pytest
 
 from tests.code.cells import Context, first_context, forked_context, made
 from tests.code.test_jupyter import run_daemon_with_kernels
-from tests.daemon import Daemon
 from tests.execd.events import Event, next_of
+from tests.harness.execd import Daemon
 
 LATEST_SECONDS = 0.15
 """How late after its cell an interrupt comes, at most; most moments are far earlier."""

@@ -11,8 +11,8 @@ import pytest
 
 from tests.code.cells import KIND, Context, made, output, results
 from tests.code.interpreters import search_path, surroundings
-from tests.daemon import Daemon, run_daemon
 from tests.execd.events import assert_error, next_of
+from tests.harness.execd import Daemon, run_daemon
 
 MODES = ["signal", "message"]
 

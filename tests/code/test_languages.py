@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pytest
 
 from tests.code.cells import Context, made, output, results
-from tests.daemon import Daemon
 from tests.execd.events import next_of
+from tests.harness.execd import Daemon
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.code.cells import Context, forked_context, made
-from tests.daemon import Daemon
 from tests.execd.events import assert_error
+from tests.harness.execd import Daemon
 
 FIND_PARENT = """
 import os

@@ -7,7 +7,7 @@ import pytest
 
 from tests.code.cells import KIND, made, results
 from tests.code.interpreters import surroundings
-from tests.daemon import Daemon, run_daemon
+from tests.harness.execd import Daemon, run_daemon
 
 MODULES = "numpy.random, matplotlib.pyplot,no_such_module"
 

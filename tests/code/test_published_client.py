@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon import Daemon
+from tests.harness.execd import Daemon
 from tests.published import lifecycle
 from tests.published.environment import published_python
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from server.tests.serving import KEY, serving
+from tests.harness.server import API_KEY, serving
 
 RUNTIMES = {"fake": "any", "oci": "host"}
 """Runtimes of this repository, each with an image that has a shell and Python."""
@@ -30,7 +30,7 @@ def server(
     _skip_unless_it_works_here(name)
     data_dir = tmp_path_factory.mktemp(name) / "data"
     with serving(data_dir, "--runtime", name, "--stop-sandboxes") as running:
-        yield running.url, KEY, RUNTIMES[name]
+        yield running.url, API_KEY, RUNTIMES[name]
 
 
 def _skip_unless_it_works_here(name: str) -> None:

@@ -9,7 +9,7 @@ import httpx
 import schemathesis
 
 from tests.contract.execution import frames
-from tests.daemon import Daemon
+from tests.harness.execd import Daemon
 
 FILE = "existing/file.txt"
 

@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 
 from tests.contract.execution import Execution, fold, frames
-from tests.daemon import run_daemon
+from tests.harness.execd import run_daemon
 
 STREAMS = Path(__file__).resolve().parents[2] / "specs" / "streams"
 

@@ -28,7 +28,7 @@ from schemathesis.specs.openapi.checks import (
 from tests.contract.existing import aimed
 from tests.contract.first_frame import FirstFrameSession
 from tests.contract.specification import document, resolve, validator
-from tests.daemon import Daemon
+from tests.harness.execd import Daemon
 
 Case = schemathesis.Case[Any]
 

@@ -22,8 +22,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from server.tests.serving import KEY, Serving, serving
 from server.tests.world import create_request
+from tests.harness.server import API_KEY, Serving, serving
 
 Case = schemathesis.Case[Any]
 
@@ -31,7 +31,7 @@ SPECIFICATION = Path(__file__).resolve().parents[2] / "specs" / "lifecycle.yaml"
 DOCUMENT: dict[str, Any] = yaml.load(SPECIFICATION.read_text(), yaml.CSafeLoader)
 EXAMPLES = 8  # for each operation, besides those at the edges of every schema
 REQUEST_SECONDS = 20
-HEADERS = {"OPEN-SANDBOX-API-KEY": KEY}
+HEADERS = {"OPEN-SANDBOX-API-KEY": API_KEY}
 IDLE: list[Any] = ["tail", "-f", "/dev/null"]
 
 CONFIG = schemathesis.Config.from_dict(

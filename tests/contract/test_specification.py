@@ -10,7 +10,7 @@ import openapi_spec_validator
 import pytest
 
 from tests.contract.specification import Operation, document, operations, resolve
-from tests.daemon import TOKEN_HEADER, Daemon, run_daemon
+from tests.harness.execd import TOKEN_HEADER, Daemon, run_daemon
 
 DATAPLANE = Path(__file__).resolve().parents[2] / "dataplane" / "execd"
 ROUTE = re.compile(r'"(GET|PUT|POST|DELETE|PATCH) (/[^"\s]*)"')

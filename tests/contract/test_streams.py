@@ -10,7 +10,7 @@ import pytest
 from tests.contract.execution import fold, frames
 from tests.contract.recordings import RECORDINGS, STREAMS, Recording, comparable
 from tests.contract.specification import validator
-from tests.daemon import Daemon
+from tests.harness.execd import Daemon
 
 RECORDED = sorted(STREAMS.glob("*.sse"))
 MAX_LINE = 4 << 20  # the shortest line buffer among the published clients

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests import throwaway_root
 from tests.contract.execution import fold
-from tests.daemon import Daemon, run_daemon
+from tests.harness import throwaway_root
+from tests.harness.execd import Daemon, run_daemon
 
 
 def run(daemon: Daemon, command: str) -> list[str]:

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from tests.docs.blocks import Block, find_blocks
-from tests.e2e.server import API_KEY, PROGRAMS, RUNTIMES, Server, obstacle, shared_server
+from tests.harness.server import API_KEY, PROGRAMS, RUNTIMES, Server, obstacle, shared_server
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(

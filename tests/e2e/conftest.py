@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.server import RUNTIMES, RuntimeName, Server, make_home, obstacle, shared_server
+from tests.harness.server import RUNTIMES, RuntimeName, Server, make_home, obstacle, shared_server
 
 
 @pytest.fixture(scope="module", params=RUNTIMES)

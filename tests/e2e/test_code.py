@@ -6,7 +6,7 @@ import pytest
 
 from opensandbox import SandboxSync
 from tests.code.cells import made, results
-from tests.e2e.server import RuntimeName, Server
+from tests.harness.server import RuntimeName, Server
 
 
 def test_python_and_bash_run_in_a_sandbox(server: Server, runtime: RuntimeName) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from opensandbox import SandboxSync
 from opensandbox.models.execd import RunCommandOpts
-from tests.e2e.server import RuntimeName, Server, start_server
 from tests.e2e.traces import Marks, look
+from tests.harness.server import RuntimeName, Server, start_server
 
 WAIT_SECONDS = 20.0  # bounds how long descriptors may take to be closed
 BACKGROUND = RunCommandOpts(background=True)

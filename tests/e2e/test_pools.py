@@ -16,7 +16,7 @@ from opensandbox import (
 )
 from opensandbox.exceptions import PoolDestroyedException
 from opensandbox.models import SandboxFilter
-from tests.e2e.server import Server
+from tests.harness.server import Server
 from tests.harness.wait import eventually
 
 

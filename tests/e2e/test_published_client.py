@@ -13,7 +13,7 @@ import pytest
 
 from opensandbox import SandboxManagerSync
 from opensandbox.models import SandboxFilter
-from tests.e2e.server import API_KEY, Server
+from tests.harness.server import API_KEY, Server
 from tests.published.environment import (
     SCENARIOS,
     published_python,

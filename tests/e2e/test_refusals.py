@@ -14,7 +14,7 @@ from opensandbox.models import (
     SnapshotFilter,
     TemplateFilter,
 )
-from tests.e2e.server import Server
+from tests.harness.server import Server
 
 
 @pytest.fixture(scope="module")

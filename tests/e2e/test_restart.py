@@ -15,8 +15,8 @@ from opensandbox.config import ConnectionConfig
 from opensandbox.exceptions import SandboxException
 from opensandbox.models import SandboxFilter
 from opensandbox.models.execd import RunCommandOpts
-from tests.e2e.server import RuntimeName, Server, start_server
 from tests.e2e.traces import Marks, look
+from tests.harness.server import RuntimeName, Server, start_server
 
 EVERYTHING = SandboxFilter(page_size=200)
 

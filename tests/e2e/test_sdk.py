@@ -12,7 +12,7 @@ from opensandbox import Sandbox, SandboxManager, SandboxManagerSync, SandboxSync
 from opensandbox.exceptions import SandboxApiException
 from opensandbox.models import SandboxFilter
 from opensandbox.models.execd import RunCommandOpts
-from tests.e2e.server import API_KEY, Server
+from tests.harness.server import API_KEY, Server
 from tests.harness.wait import eventually
 
 PORT_LINE = "Serving HTTP on"

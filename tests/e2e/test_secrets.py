@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.e2e.server import API_KEY, Server, make_home, obstacle, start_server
+from tests.harness.server import API_KEY, Server, make_home, obstacle, start_server
 from tests.harness.wait import eventually
 
 SIGNING_KEY = base64.b64encode(b"signs routes in the tests").decode()

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.daemon import BINARY
+from tests.harness.execd import BINARY
 
 TIMEOUT_SECONDS = 20.0  # bounds waiting for an end that must come
 

@@ -7,8 +7,8 @@ import tarfile
 import httpx
 import pytest
 
-from tests.daemon import Daemon
 from tests.execd.events import assert_error, run
+from tests.harness.execd import Daemon
 
 
 def sh(daemon: Daemon, script: str) -> list[str]:

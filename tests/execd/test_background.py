@@ -5,8 +5,8 @@ from datetime import datetime
 
 import pytest
 
-from tests.daemon import Daemon
 from tests.execd.events import assert_error, replay, run, start, status
+from tests.harness.execd import Daemon
 from tests.harness.wait import eventually
 
 CURSOR = "EXECD-COMMANDS-TAIL-CURSOR"

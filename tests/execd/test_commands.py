@@ -6,8 +6,8 @@ import signal
 
 import pytest
 
-from tests.daemon import Daemon
 from tests.execd.events import assert_error, next_of, run, run_argv, status, streaming
+from tests.harness.execd import Daemon
 from tests.harness.wait import eventually
 
 

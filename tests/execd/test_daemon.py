@@ -4,8 +4,8 @@
 import json
 import time
 
-from tests.daemon import SANDBOX_ID, Daemon
 from tests.execd.events import assert_error, run
+from tests.harness.execd import SANDBOX_ID, Daemon
 
 
 def test_ping_is_200_with_an_empty_body(daemon: Daemon) -> None:

@@ -4,9 +4,9 @@
 import httpx
 import pytest
 
-from tests.daemon import Daemon
 from tests.execd.events import assert_error, run
 from tests.execd.multipart import write
+from tests.harness.execd import Daemon
 
 TEN = b"0123456789"
 

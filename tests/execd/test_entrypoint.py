@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon import BINARY, Daemon, client_of
 from tests.execd.events import run, start
 from tests.execd.launch import is_listening, outcome, running
+from tests.harness.execd import BINARY, Daemon, client_of
 from tests.harness.wait import eventually
 
 

@@ -3,9 +3,9 @@
 
 import pytest
 
-from tests.daemon import ORDINARY_UID, SANDBOX_ID, Daemon
 from tests.execd.events import assert_error, run, run_argv
 from tests.execd.kinds import several_users
+from tests.harness.execd import ORDINARY_UID, SANDBOX_ID, Daemon
 
 
 def write_env_file(daemon: Daemon, text: str) -> None:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.daemon import ORDINARY_UID, Daemon
 from tests.execd.events import assert_error, run
 from tests.execd.kinds import several_users
 from tests.execd.multipart import metadata, part, send, write
+from tests.harness.execd import ORDINARY_UID, Daemon
 
 
 def sh(daemon: Daemon, script: str) -> list[str]:

@@ -7,8 +7,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.daemon import BINARY, Daemon, client_of
 from tests.execd.launch import is_listening, outcome, running
+from tests.harness.execd import BINARY, Daemon, client_of
 from tests.harness.wait import eventually
 
 

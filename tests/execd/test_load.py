@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon import Daemon, run_daemon
 from tests.execd.events import output_bytes, replay, run, start, status
 from tests.execd.multipart import END, metadata, part, write
 from tests.execd.resources import children, descriptors, peak_mib, reset_peak
+from tests.harness.execd import Daemon, run_daemon
 from tests.harness.wait import eventually
 
 FLAT_MIB = 64.0  # above what it had at rest, whatever passes through

@@ -3,7 +3,6 @@
 
 import pytest
 
-from tests.daemon import Daemon
 from tests.execd.events import (
     assert_error,
     folded,
@@ -16,6 +15,7 @@ from tests.execd.events import (
     status,
     streaming,
 )
+from tests.harness.execd import Daemon
 
 
 def test_a_replay_is_byte_exact_also_when_the_bytes_are_not_text(daemon: Daemon) -> None:

@@ -11,8 +11,8 @@ import pytest
 from websockets.sync.client import unix_connect
 from websockets.sync.server import serve
 
-from tests.daemon import Daemon
 from tests.execd.events import assert_error
+from tests.harness.execd import Daemon
 
 # The loopback of the throw-away root is not ours, so no server of this process is on it.
 pytestmark = pytest.mark.parametrize("kind", ["root", "user"], indirect=True)

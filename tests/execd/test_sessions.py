@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import httpx
 import pytest
 
-from tests.daemon import Daemon
 from tests.execd.events import Execution, assert_error, folded, frames, next_of
+from tests.harness.execd import Daemon
 from tests.harness.wait import eventually
 
 

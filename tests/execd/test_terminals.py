@@ -10,8 +10,8 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, unix_connect
 
-from tests.daemon import Daemon
 from tests.execd.events import assert_error
+from tests.harness.execd import Daemon
 from tests.harness.wait import eventually
 
 STDIN, STDOUT, STDERR, REPLAY = 0, 1, 2, 3

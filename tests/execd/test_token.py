@@ -11,9 +11,9 @@ import httpx
 import pytest
 
 from tests.contract.specification import document
-from tests.daemon import TOKEN_HEADER, Daemon, DaemonUnavailableError, client_of, run_daemon
 from tests.execd.events import run
 from tests.execd.launch import is_listening, outcome, running
+from tests.harness.execd import TOKEN_HEADER, Daemon, DaemonUnavailableError, client_of, run_daemon
 from tests.harness.wait import eventually
 
 TOKEN = "correct horse battery staple"  # noqa: S105 - a test's own

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.daemon import Daemon
 from tests.execd.events import assert_error, run
 from tests.execd.kinds import several_users
 from tests.execd.multipart import BOUNDARY, CONTENT_TYPE, END, metadata, part, send, write
+from tests.harness.execd import Daemon
 
 
 def read(daemon: Daemon, name: str) -> bytes:

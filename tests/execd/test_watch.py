@@ -4,8 +4,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.daemon import Daemon
 from tests.execd.events import Event, assert_error, frames, next_of, run
+from tests.harness.execd import Daemon
 
 
 @contextmanager

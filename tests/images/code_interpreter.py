@@ -20,7 +20,7 @@ from opensandbox import SandboxSync
 from tests.code import published_cells
 from tests.code.test_published_client import FAILURES
 from tests.docs.blocks import find_blocks
-from tests.e2e.server import API_KEY, Server, make_home, obstacle, start_server
+from tests.harness.server import API_KEY, Server, make_home, obstacle, run_server
 from tests.harness.wait import eventually
 from tests.images.conftest import MIRROR
 from tests.images.picture import read_png
@@ -48,13 +48,8 @@ def server() -> Iterator[Server]:
         build += ["--build-arg", "NODE=24 22", "--mirror", MIRROR, "--data-dir", str(home / "data")]
         # What it says is shown by pytest when something fails.
         subprocess.run(build, check=True, timeout=BUILD_SECONDS)
-        started = start_server("oci", home)
-        try:
+        with run_server("oci", home) as started:
             yield started
-            started.terminate()
-            assert started.wait_until_nothing_is_left() == 0
-        finally:
-            started.sweep()
 
 
 Make = Callable[..., SandboxSync]

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness.runtime import Home, missing, opened_home, own_network
 from tests.images.registry import build_registry, make_image, push, serving_registry
-from tests.security.harness import Home, missing, opened_home, own_network
 
 Images = Callable[..., "subprocess.CompletedProcess[str]"]
 LOGIN = "reader:a password"

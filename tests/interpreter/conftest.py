@@ -7,8 +7,8 @@ import pytest
 
 from tests.code.cells import KIND
 from tests.code.interpreters import surroundings
-from tests.daemon import run_daemon
-from tests.e2e.server import Server, make_home, obstacle, start_server
+from tests.harness.execd import run_daemon
+from tests.harness.server import Server, shared_server
 from tests.published import lifecycle
 
 
@@ -21,16 +21,8 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
     """A server with the embedded runtime, whose image host has Python and bash."""
-    if reason := obstacle("oci"):
-        pytest.skip(reason)
-    with make_home() as home:
-        started = start_server("oci", home)
-        try:
-            yield started
-            started.terminate()
-            assert started.wait_until_nothing_is_left() == 0
-        finally:
-            started.sweep()
+    with shared_server("oci") as started:
+        yield started
 
 
 @pytest.fixture(scope="session")

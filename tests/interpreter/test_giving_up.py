@@ -14,7 +14,7 @@ from opensandbox.config import ConnectionConfig
 from opensandbox.exceptions import SandboxConnectionException
 from opensandbox.models import CodeContext, ExecutionHandlers, OutputMessage
 from sdks.python.tests.cutting import run_cutter
-from tests.e2e.server import API_KEY, Server
+from tests.harness.server import API_KEY, Server
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,7 @@ import pytest
 
 from opensandbox import SandboxSync
 from opensandbox.models import CodeContext, Execution
-from tests.e2e.server import Server, make_home, start_server
+from tests.harness.server import Server, make_home, run_server, start_server
 from tests.harness.wait import eventually
 
 pytestmark = pytest.mark.timeout(200)
@@ -81,13 +81,10 @@ def _run_through_a_kill(first: Server, home: Path) -> None:
         context = sandbox.codes.create_context("python")
         run(sandbox, "x = 42", context)
         first.kill()
-    second = start_server("oci", home)
-    try:
-        with SandboxSync.connect(sandbox.id, second.sync_config) as found:
-            assert [one.id for one in found.codes.list_contexts()] == [context.id]
-            assert run(found, "x", context).text == "42"
-            found.kill()
-        second.terminate()
-        assert second.wait_until_nothing_is_left() == 0
-    finally:
-        second.sweep()
+    with (
+        run_server("oci", home) as second,
+        SandboxSync.connect(sandbox.id, second.sync_config) as found,
+    ):
+        assert [one.id for one in found.codes.list_contexts()] == [context.id]
+        assert run(found, "x", context).text == "42"
+        found.kill()

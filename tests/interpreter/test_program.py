@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 
-from tests.e2e.server import API_KEY, Server
+from tests.harness.server import API_KEY, Server
 
 PROGRAM = '''
 import asyncio

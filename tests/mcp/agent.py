@@ -21,7 +21,7 @@ from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult, TextContent
 
-from tests.e2e.server import API_KEY, Server
+from tests.harness.server import API_KEY, Server
 from tests.harness.wait import eventually
 
 Transport = Literal["stdio", "http"]

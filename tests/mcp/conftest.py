@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.server import Server, shared_server
+from tests.harness.server import Server, shared_server
 from tests.mcp.agent import Agent, HTTPProcess, Transport, http_process, over_http, over_stdio
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from mcp.types import ImageContent
 
-from tests.e2e.server import Server, make_home, obstacle, start_server
+from tests.harness.server import Server, shared_server
 from tests.mcp.agent import Agent, over_stdio
 
 POINT = (
@@ -18,16 +18,8 @@ POINT = (
 @pytest.fixture(scope="module")
 def embedded() -> Iterator[Server]:
     """An OpenSandbox server on the embedded runtime, whose image has Python."""
-    if reason := obstacle("oci"):
-        pytest.skip(reason)
-    with make_home() as home:
-        started = start_server("oci", home)
-        try:
-            yield started
-            started.terminate()
-            assert started.wait_until_nothing_is_left() == 0
-        finally:
-            started.sweep()
+    with shared_server("oci") as started:
+        yield started
 
 
 @pytest.fixture(scope="module")

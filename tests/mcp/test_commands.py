@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from opensandbox import SandboxSync
-from tests.e2e.server import Server
+from tests.harness.server import Server
 from tests.harness.wait import eventually
 from tests.mcp.agent import WAIT_SECONDS, Agent, command, conversation, environment, wait_until_gone
 

@@ -12,7 +12,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from tests.e2e.server import API_KEY, Server
+from tests.harness.server import API_KEY, Server
 from tests.mcp.agent import connected
 
 PAGE = (Path(__file__).parents[2] / "docs" / "mcp.md").read_text()

@@ -7,7 +7,7 @@ import httpx
 
 from opensandbox import SandboxSync
 from sdks.python.tests.standin import API_KEY, run_standin
-from tests.e2e.server import Server
+from tests.harness.server import Server
 from tests.harness.wait import eventually
 from tests.mcp.agent import Agent, over_stdio
 

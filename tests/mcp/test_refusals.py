@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.server import API_KEY, Server
+from tests.harness.server import API_KEY, Server
 from tests.mcp.agent import Agent, over_stdio
 
 

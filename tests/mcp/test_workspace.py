@@ -12,7 +12,7 @@ import pytest
 from opensandbox import SandboxManagerSync
 from opensandbox.exceptions import SandboxApiException
 from opensandbox.models import SandboxFilter
-from tests.e2e.server import Server
+from tests.harness.server import Server
 from tests.harness.wait import eventually
 from tests.mcp.agent import (
     WAIT_SECONDS,

@@ -3,7 +3,7 @@
 
 import pytest
 
-from tests.daemon import KINDS, DaemonUnavailableError, Kind, run_daemon
+from tests.harness.execd import KINDS, DaemonUnavailableError, Kind, run_daemon
 from tests.published import lifecycle
 from tests.published.environment import (
     SCENARIOS,

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from benchmarks.run import TARGETS
-from tests.daemon import BINARY
+from tests.harness.execd import BINARY
 
 ROOT = Path(__file__).resolve().parents[2]
 EXECD = (ROOT / "docs" / "execd.md").read_text()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.server import obstacle
+from tests.harness.server import obstacle
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.security.harness import Home, missing, opened_home, own_network
+from tests.harness.runtime import Home, missing, opened_home, own_network
 from tests.security.internet import made_outside
 
 

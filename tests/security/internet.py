@@ -11,7 +11,7 @@ from ipaddress import IPv4Address
 from pyroute2 import IPRoute, NFCTSocket  # type: ignore[import-untyped]
 
 from opensandbox_server.runtimes.oci.launcher import syscalls
-from tests.security.harness import Box, Home, in_namespace, own_network
+from tests.harness.runtime import Box, Home, in_namespace, own_network
 
 PUBLIC, METADATA, PRIVATE = "203.0.113.2", "169.254.169.254", "10.99.0.2"
 RESOLVER = "168.63.129.16"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from opensandbox_server.runtimes.base import Resources
-from tests.security.harness import Home
+from tests.harness.runtime import Home
 
 LIMITED = Resources(cpus=0.5, memory_bytes=96 << 20)
 MOUNTS = "grep -E ' - cgroup2? ' /proc/self/mountinfo"

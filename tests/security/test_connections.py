@@ -8,7 +8,7 @@ from ipaddress import IPv4Address
 
 import pytest
 
-from tests.security.harness import Box, Home, listening, opened_home
+from tests.harness.runtime import Box, Home, listening, opened_home
 from tests.security.internet import PUBLIC, accepting, address_of, connect, tracked
 
 MOST = 8

@@ -15,7 +15,7 @@ import pytest
 
 from opensandbox_server.runtimes.oci.images import Image
 from opensandbox_server.runtimes.oci.launcher.bundle import MASKED, READONLY
-from tests.security.harness import Home
+from tests.harness.runtime import Home
 
 TTL = "/proc/sys/net/ipv4/ip_default_ttl"
 

@@ -11,7 +11,7 @@ import pytest
 
 from opensandbox_server.runtimes.oci.launcher import syscalls
 from opensandbox_server.runtimes.oci.launcher.program import SEARCH_PATH
-from tests.security.harness import Home, opened_home, own_mounts
+from tests.harness.runtime import Home, opened_home, own_mounts
 
 PLACES = [
     place

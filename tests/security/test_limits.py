@@ -15,7 +15,7 @@ import pytest
 
 from opensandbox_server.runtimes.base import Resources
 from opensandbox_server.runtimes.oci.launcher.rlimits import OPEN_FILES
-from tests.security.harness import Box, Home, opened_home
+from tests.harness.runtime import Box, Home, opened_home
 
 FORKS = """
 import os, sys, time

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pyroute2 import IPRoute  # type: ignore[import-untyped]
 
-from tests.security.harness import Box, Home, listening
+from tests.harness.runtime import Box, Home, listening
 from tests.security.internet import PUBLIC, address_of, connect, forget, learned, with_ipv6
 
 SENDS = 64

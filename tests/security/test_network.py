@@ -10,7 +10,7 @@ from ipaddress import ip_address
 import pytest
 from pyroute2 import IPRoute  # type: ignore[import-untyped]
 
-from tests.security.harness import Box, Home, in_namespace, listening
+from tests.harness.runtime import Box, Home, in_namespace, listening
 from tests.security.internet import (
     METADATA,
     PRIVATE,

@@ -22,7 +22,7 @@ from opensandbox_server.runtimes.base import StartFailed
 from opensandbox_server.runtimes.oci.images import Image
 from opensandbox_server.runtimes.oci.launcher.bundle import CAPABILITIES
 from opensandbox_server.runtimes.oci.launcher.seccomp import compile_filter
-from tests.security.harness import Box, Home
+from tests.harness.runtime import Box, Home
 
 CAPABILITY_BITS = {
     "CAP_CHOWN": 0,

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from opensandbox_server.host.programs import find_tool
-from tests.security.harness import Home, opened_home
+from tests.harness.runtime import Home, opened_home
 
 MODULES = ("selectors", "socket", "argparse", "ctypes", "pyroute2")
 PROGRAMS = ("rm", "nft", "crun", "runc", "iptables", "mmdebstrap", "skopeo", "opensandbox-execd")

@@ -9,8 +9,8 @@ import socket
 import pytest
 from pyroute2 import IPRoute  # type: ignore[import-untyped]
 
+from tests.harness.runtime import Box, Home, in_namespace, listening
 from tests.harness.wait import eventually
-from tests.security.harness import Box, Home, in_namespace, listening
 from tests.security.internet import (
     PUBLIC,
     accepting,

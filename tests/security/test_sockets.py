@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from tests.security.harness import Box, Home
+from tests.harness.runtime import Box, Home
 
 MAKE = """
 import ctypes, errno

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.security.harness import TOKEN, Home
+from tests.harness.runtime import TOKEN, Home
 
 # Written backwards: the text of these programs passes through execd and its files itself.
 FIND = f"TOKEN = {TOKEN[::-1]!r}[::-1].encode()\n"

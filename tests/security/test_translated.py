@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.security.harness import Box, Home, listening, opened_home
+from tests.harness.runtime import Box, Home, listening, opened_home
 from tests.security.internet import PRIVATE, RESOLVER, accepting, connect
 
 SERVICE = "10.96.0.1"

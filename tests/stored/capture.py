@@ -21,8 +21,8 @@ from datetime import timedelta
 from pathlib import Path
 
 from opensandbox import SandboxSync
-from tests.daemon import run_daemon
-from tests.e2e.server import PROGRAMS, Server, make_home, start_server
+from tests.harness.execd import run_daemon
+from tests.harness.server import PROGRAMS, Server, make_home, start_server
 from tests.stored.release import DATA_DIR, RELEASES, STORE
 
 KEPT = ("sandboxes/*/state.json", "images/**/small/image.json", "images/**/small/rootfs/*")

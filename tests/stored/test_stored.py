@@ -13,7 +13,7 @@ from opensandbox_server.runtimes.oci.images import ImageStore
 from opensandbox_server.runtimes.oci.launcher.records import Record, survey
 from opensandbox_server.store.sqlite import open_sqlite
 from opensandbox_server.store.store import Query
-from tests.e2e.server import make_home, obstacle, start_server
+from tests.harness.server import make_home, obstacle, run_server
 from tests.stored.release import STORE, Release, releases
 
 pytestmark = pytest.mark.anyio
@@ -66,15 +66,12 @@ def test_a_server_starts_on_it_and_loses_no_sandbox(release: Release) -> None:
         pytest.skip(reason)
     with make_home() as home:
         release.lay_out(home / "data")
-        server = start_server("oci", home)
-        try:
-            with SandboxManagerSync.create(server.sync_config) as manager:
-                infos = manager.list_sandbox_infos(SandboxFilter(page_size=200)).sandbox_infos
+        with (
+            run_server("oci", home) as server,
+            SandboxManagerSync.create(server.sync_config) as manager,
+        ):
+            infos = manager.list_sandbox_infos(SandboxFilter(page_size=200)).sandbox_infos
             # Their processes ended with the machine they ran on; that is told, not forgotten.
             assert {info.id for info in infos} == release.expected.keys()
             assert {info.status.state for info in infos} <= {"Failed", "Terminated"}
             assert all((home / "data" / "sandboxes" / info.id).is_dir() for info in infos)
-            server.terminate()
-            assert server.wait_until_nothing_is_left() == 0
-        finally:
-            server.sweep()

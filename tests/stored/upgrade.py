@@ -15,7 +15,7 @@ import pytest
 from opensandbox import SandboxSync
 from opensandbox.exceptions import SandboxException
 from opensandbox.models.execd_sync import ExecutionHandlersSync
-from tests.e2e.server import ROOT, Server, make_home, obstacle, start_server
+from tests.harness.server import ROOT, Server, make_home, obstacle, start_server
 from tests.harness.wait import eventually
 
 COMMITS = {"v0.1.0": "f5a9acc21619"}

@@ -6,15 +6,15 @@ import hashlib
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
+
+from tests.harness.server import serving
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "opensandbox"
@@ -151,32 +151,16 @@ def notebook(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @contextlib.contextmanager
 def running(environment: Path, runtime: str, home: Path) -> Iterator[str]:
     """Run the installed server away from the clone; gives its address."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        domain = f"127.0.0.1:{probe.getsockname()[1]}"
-    command = [str(environment / "bin" / "opensandbox-server"), "serve", "--stop-sandboxes"]
-    command += ["--runtime", runtime, "--port", domain.split(":")[1]]
-    command += ["--data-dir", str(home / "data")]
-    clean = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(home)}
-    process = subprocess.Popen(command, cwd=home, env=clean | {"OPENSANDBOX_SERVER_API_KEY": KEY})
-    try:
-        wait_for(f"http://{domain}/health", process)
-        yield domain
-    finally:
-        process.terminate()
-        assert process.wait(30) == 0
-
-
-def wait_for(url: str, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        assert process.poll() is None, "the server ended"
-        try:
-            if httpx.get(url).is_success:
-                return
-        except httpx.TransportError:
-            time.sleep(0.05)
-    raise AssertionError("the server does not answer")
+    with serving(
+        home / "data",
+        *("--runtime", runtime, "--stop-sandboxes"),
+        key=KEY,
+        program=[str(environment / "bin" / "opensandbox-server"), "serve"],
+        environment={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+    ) as server:
+        assert httpx.get(f"{server.url}/health").is_success
+        yield server.url.removeprefix("http://")
+        assert server.end() == 0
 
 
 def conform(suite: Path, home: Path, *words: str) -> subprocess.CompletedProcess[str]:

@@ -9,8 +9,8 @@ import pytest
 from sdks.python.tests.cutting import Cutter, run_cutter
 from sdks.python.tests.daemon import TOKEN_HEADER, Execd, run_execd
 from sdks.python.tests.standin import API_KEY, StandIn, run_standin
-from tests.e2e.server import API_KEY as SERVER_KEY
-from tests.e2e.server import RuntimeName, Server, obstacle, shared_server
+from tests.harness.server import API_KEY as SERVER_KEY
+from tests.harness.server import RuntimeName, Server, obstacle, shared_server
 
 
 @pytest.fixture

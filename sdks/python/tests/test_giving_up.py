@@ -11,7 +11,7 @@ import pytest
 
 from opensandbox import Sandbox, SandboxManager
 from opensandbox.models import ExecutionHandlers, ExecutionInit, SandboxFilter
-from tests.e2e.server import Server
+from tests.harness.server import Server
 
 WAIT_SECONDS = 60.0  # bounds waiting for something that must happen
 

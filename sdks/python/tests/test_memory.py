@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.server import Server
+from tests.harness.server import Server
 
 SIZE_MIB = int(os.environ.get("OPENSANDBOX_TRANSFER_MIB", "128"))
 MOST_GROWTH_MIB = 48  # buffers, threads and what the allocator keeps; far from the size

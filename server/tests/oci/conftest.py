@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.security.harness import Home, missing, opened_home, own_network
+from tests.harness.runtime import Home, missing, opened_home, own_network
 
 
 @pytest.fixture

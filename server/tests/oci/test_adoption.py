@@ -13,7 +13,7 @@ from pathlib import Path
 
 from opensandbox_server.runtimes.base import InstanceState
 from opensandbox_server.runtimes.oci.runtime import cgroup_parent
-from tests.security.harness import TOKEN, Box, find_execd, opened_home
+from tests.harness.runtime import TOKEN, Box, find_execd, opened_home
 
 SERVER = """
     import asyncio, sys

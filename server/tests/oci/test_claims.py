@@ -11,7 +11,7 @@ import pytest
 
 from opensandbox_server.host.id_claims import claim_ids
 from opensandbox_server.runtimes.oci.network.network import claim_block
-from tests.security.harness import missing, opened_home, own_network
+from tests.harness.runtime import missing, opened_home, own_network
 
 SUBNET = IPv4Network("10.200.0.0/16")
 NOBODYS = range(2**32 - 20, 2**32 - 10)

@@ -16,7 +16,7 @@ from opensandbox_server.runtimes.oci.launcher import syscalls
 from opensandbox_server.runtimes.oci.network import conntrack
 from opensandbox_server.runtimes.oci.network.network import Network, claim_block
 from opensandbox_server.runtimes.oci.network.rules import NetworkOptions
-from tests.security.harness import in_namespace, missing, own_network
+from tests.harness.runtime import in_namespace, missing, own_network
 from tests.security.internet import tracked
 
 SUBNET = IPv4Network("10.200.0.0/16")

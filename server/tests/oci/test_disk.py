@@ -12,7 +12,7 @@ import pytest
 
 from opensandbox_server.runtimes.base import StartFailed
 from server.tests.small_disk import reserving_disk
-from tests.security.harness import opened_home
+from tests.harness.runtime import opened_home
 
 RESERVED_PERCENT = 20
 

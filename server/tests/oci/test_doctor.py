@@ -14,7 +14,8 @@ from opensandbox_server.commands.doctor import report
 from opensandbox_server.host.programs import find_program
 from opensandbox_server.runtimes.oci.doctor import check_machine, judge_program
 from opensandbox_server.runtimes.oci.launcher.program import Program
-from tests.security.harness import PATIENCE, missing
+from tests.harness.runtime import missing
+from tests.harness.wait import PATIENCE
 
 WITHOUT_NET_ADMIN = ("setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin")
 NOT_ROOT = ("unshare", "--user", "--map-user=1000", "--map-group=1000") if not os.geteuid() else ()

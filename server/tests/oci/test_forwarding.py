@@ -13,7 +13,7 @@ import pytest
 from pyroute2 import IPRoute  # type: ignore[import-untyped]
 
 from opensandbox_server.runtimes.oci.launcher import syscalls
-from tests.security.harness import in_namespace, listening, opened_home, own_network
+from tests.harness.runtime import in_namespace, listening, opened_home, own_network
 from tests.security.internet import PUBLIC, connect, made_outside
 
 SWITCH = Path("/proc/sys/net/ipv4/ip_forward")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from opensandbox_server.runtimes.oci.images import import_image
-from tests.security.harness import Home
+from tests.harness.runtime import Home
 
 APPLETS = ("sh", "sleep", "id", "cat", "stat", "chown", "touch", "ls", "rm", "mkdir")
 

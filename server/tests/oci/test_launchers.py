@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from opensandbox_server.runtimes.oci.launcher.program import SEARCH_PATH
-from server.tests.serving import NotServing, serving
 from server.tests.world import create_request
-from tests.security.harness import missing
+from tests.harness.runtime import missing
+from tests.harness.server import NotServing, serving
 
 HIDE = """
 nothing=$1; shift

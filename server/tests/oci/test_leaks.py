@@ -16,8 +16,8 @@ from opensandbox_server.runtimes.base import StartFailed
 from opensandbox_server.runtimes.oci.images import Image
 from opensandbox_server.runtimes.oci.runtime import cgroup_parent
 from server.tests.oci.traces import cgroups_named, traces, wait_for_empty_trash
+from tests.harness.runtime import Home, opened_home
 from tests.harness.wait import eventually
-from tests.security.harness import Home, opened_home
 
 
 def launcher_of(home: Home) -> int:

@@ -13,8 +13,8 @@ import pytest
 from opensandbox_server.cli import main
 from opensandbox_server.runtimes.oci.launcher.records import VERSION, start_ticks
 from server.tests.oci.traces import wait_for_empty_trash
-from server.tests.serving import NotServing, Serving, serving
 from server.tests.world import create_request
+from tests.harness.server import NotServing, Serving, serving
 
 OCI = ("--runtime", "oci")
 

@@ -20,7 +20,7 @@ from opensandbox_server.runtimes.oci.images import ImageStore, import_image
 from opensandbox_server.settings.settings import Settings
 from server.tests.images.archives import tar_of
 from server.tests.small_disk import reserving_disk
-from tests.security.harness import opened_home
+from tests.harness.runtime import opened_home
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be attacked like this")
 

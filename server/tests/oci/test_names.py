@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.security.harness import in_namespace, opened_home
+from tests.harness.runtime import in_namespace, opened_home
 
 ADDRESS = "198.51.100.9"
 

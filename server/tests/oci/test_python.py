@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import httpx
@@ -15,8 +13,9 @@ import pytest
 from opensandbox_server.runtimes.oci.image import PACK
 from opensandbox_server.runtimes.oci.images.interpreter import own_interpreter
 from opensandbox_server.runtimes.oci.images.pack import plan_pack
-from server.tests.serving import KEY, wait_for_url
-from tests.security.harness import PATIENCE, Home, missing
+from tests.harness.runtime import Home, missing
+from tests.harness.server import Serving, serving
+from tests.harness.wait import PATIENCE
 
 CHANGES = (
     f"touch {PACK}/new",
@@ -110,27 +109,16 @@ def test_python_runs_where_the_host_has_none(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
     layers = f"lowerdir=/usr,upperdir={tmp_path}/upper,workdir={tmp_path}/work"
     remove = f"mount -t overlay -o {layers} none /usr && rm /usr/bin/python3*"
-    server = [sys.executable, "-m", "opensandbox_server", "--runtime", "oci", "--port", "0"]
-    server += ["--data-dir", str(tmp_path / "data"), "--stop-sandboxes"]
-    said = tmp_path / "said"
-    with said.open("wb") as output:
-        process = subprocess.Popen(
-            ["unshare", "--mount", "sh", "-c", f'{remove} && exec "$@"', "sh", *server],
-            env=os.environ | {"OPENSANDBOX_SERVER_API_KEY": KEY},
-            stdout=output,
-            stderr=output,
-        )
-    try:
-        assert python_in_a_sandbox(wait_for_url(process, said)) == f"{PACK}/bin/python3"
-    finally:
-        process.terminate()
-        process.wait(30)
+    around = ["unshare", "--mount", "sh", "-c", f'{remove} && exec "$@"', "sh"]
+    flags = ("--runtime", "oci", "--stop-sandboxes")
+    with serving(tmp_path / "data", *flags, around=around) as server:
+        assert python_in_a_sandbox(server) == f"{PACK}/bin/python3"
 
 
-def python_in_a_sandbox(url: str) -> str:
+def python_in_a_sandbox(server: Serving) -> str:
     """Create a sandbox; return which Python it runs, having seen that /usr/bin's is none."""
-    headers = {"OPEN-SANDBOX-API-KEY": KEY}
-    with httpx.Client(base_url=f"{url}/v1", headers=headers, timeout=PATIENCE) as client:
+    with server.client() as client:
+        client.timeout = httpx.Timeout(PATIENCE)
         body = {"image": {"uri": "host"}, "entrypoint": ["sleep", "infinity"], "timeout": 300}
         made = client.post("/sandboxes", json=body | {"resourceLimits": {}})
         assert made.status_code == 202, made.text

@@ -18,7 +18,7 @@ from opensandbox_server.runtimes.oci.network.network import BLOCKS, Block, Netwo
 from opensandbox_server.runtimes.oci.network.resolver import chosen_nameserver
 from opensandbox_server.runtimes.oci.network.rules import NEVER_OUTSIDE, NetworkOptions, ruleset
 from opensandbox_server.runtimes.oci.options import read_options
-from tests.security.harness import Home, listening, opened_home
+from tests.harness.runtime import Home, listening, opened_home
 from tests.security.internet import PUBLIC, connect, made_outside
 
 SUBNET = IPv4Network("10.200.0.0/16")

@@ -39,8 +39,8 @@ from opensandbox_server.runtimes.oci.images import Image
 from opensandbox_server.runtimes.oci.launcher import rootfs
 from opensandbox_server.runtimes.oci.launcher.program import find_oci_program
 from opensandbox_server.runtimes.oci.runtime import OCIRuntime
-from tests.harness.wait import eventually_async
-from tests.security.harness import PATIENCE, TOKEN, Box, Home, find_execd, opened_home
+from tests.harness.runtime import TOKEN, Box, Home, find_execd, opened_home
+from tests.harness.wait import PATIENCE, eventually_async
 
 SLEEP = ("sleep", "infinity")
 

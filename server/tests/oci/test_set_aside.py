@@ -23,7 +23,7 @@ from opensandbox_server.runtimes.oci.launcher.records import (
 )
 from opensandbox_server.runtimes.oci.runtime import cgroup_parent
 from server.tests.oci.traces import cgroups_named
-from tests.security.harness import Box, Home, find_execd, opened_home
+from tests.harness.runtime import Box, Home, find_execd, opened_home
 
 RECORD = Record("one", "host", 5, "/socket", "crun", 1.5, "one", pid=7, boot="b")
 

@@ -22,7 +22,7 @@ from opensandbox_server.runtimes.base import (
 )
 from opensandbox_server.runtimes.oci.runtime import OCIRuntime
 from server.tests.oci.runtimes import kind, opened, runtime, start, until, until_exited
-from tests.security.harness import PATIENCE
+from tests.harness.wait import PATIENCE
 
 __all__ = ["kind", "runtime"]  # fixtures
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,7 @@ from code_interpreter import CodeInterpreter
 from opensandbox import Sandbox
 from opensandbox.config import ConnectionConfig
 from tests.code.cells import START_SECONDS
-from tests.e2e.server import API_KEY, Server
+from tests.harness.server import API_KEY, Server
 
 
 @pytest.fixture

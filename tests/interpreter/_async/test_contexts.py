@@ -14,7 +14,7 @@ from opensandbox.exceptions import (
     SandboxReadyTimeoutException,
 )
 from opensandbox.models import ExecutionHandlers, ExecutionInit, ExecutionResult, OutputMessage
-from tests.e2e.server import API_KEY, Server
+from tests.harness.server import API_KEY, Server
 
 pytestmark = pytest.mark.anyio
 

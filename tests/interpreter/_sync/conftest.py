@@ -11,7 +11,7 @@ from code_interpreter import CodeInterpreterSync
 from opensandbox import SandboxSync
 from opensandbox.config import ConnectionConfigSync
 from tests.code.cells import START_SECONDS
-from tests.e2e.server import API_KEY, Server
+from tests.harness.server import API_KEY, Server
 
 
 @pytest.fixture

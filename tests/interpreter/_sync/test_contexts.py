@@ -15,7 +15,7 @@ from opensandbox.exceptions import (
     SandboxReadyTimeoutException,
 )
 from opensandbox.models import ExecutionHandlersSync, ExecutionInit, ExecutionResult, OutputMessage
-from tests.e2e.server import API_KEY, Server
+from tests.harness.server import API_KEY, Server
 
 
 def test_state_stays_in_its_context(interpreter: CodeInterpreterSync) -> None:

@@ -20,8 +20,8 @@ from opensandbox import SandboxSync
 from opensandbox.config import ConnectionConfigSync
 from opensandbox.models.execd import RunCommandOpts
 from opensandbox_server.runtimes.oci.launcher.rlimits import OPEN_FILES
+from tests.harness.runtime import listening
 from tests.harness.wait import eventually
-from tests.security.harness import listening
 from tests.security.internet import PUBLIC, made_outside
 from tests.vm.inside.attacks import (
     CONNECTIONS,

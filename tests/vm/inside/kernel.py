@@ -12,8 +12,8 @@ import pytest
 
 from opensandbox_server.runtimes.base import Instance, InstanceState, Resources
 from opensandbox_server.runtimes.oci.runtime import cgroup_parent
+from tests.harness.runtime import Box, Home, opened_home
 from tests.harness.wait import eventually
-from tests.security.harness import Box, Home, opened_home
 
 MEMORY = "x = bytearray(256 << 20); print(len(x))"
 HUNGRY = """

@@ -10,7 +10,7 @@ from opensandbox import Sandbox, SandboxManager
 from opensandbox.config import ConnectionConfig
 from sdks.python.tests._async.pools import World
 from sdks.python.tests.standin import StandIn
-from tests.e2e.server import API_KEY, Server
+from tests.harness.server import API_KEY, Server
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from opensandbox.models import (
 )
 from opensandbox.transport import RetryPolicy
 from sdks.python.tests.cutting import run_cutter
-from tests.e2e.server import API_KEY, Server
+from tests.harness.server import API_KEY, Server
 
 pytestmark = pytest.mark.anyio
 

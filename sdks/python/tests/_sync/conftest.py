@@ -11,7 +11,7 @@ from opensandbox import SandboxSync, SandboxManagerSync
 from opensandbox.config import ConnectionConfigSync
 from sdks.python.tests._sync.pools import World
 from sdks.python.tests.standin import StandIn
-from tests.e2e.server import API_KEY, Server
+from tests.harness.server import API_KEY, Server
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from opensandbox.models import (
 )
 from opensandbox.transport import RetryPolicy
 from sdks.python.tests.cutting import run_cutter
-from tests.e2e.server import API_KEY, Server
+from tests.harness.server import API_KEY, Server
 
 IMPATIENT = RetryPolicy(initial_backoff=timedelta(milliseconds=1))
 UNKNOWN = "00000000-0000-4000-8000-000000000000"

@@ -1,8 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the real server, with the real front door and daemon, on a free port of loopback."""
+"""Runs the real server, with the real ingress and execd, on a free port of loopback.
+
+`serving` runs one for a block; sandboxes outlive it. `start_server` runs one below a keeper, which
+knows every process that comes of it: for tests of what is left, and `run_server` and
+`shared_server` for tests that leave nothing.
+"""
 
 import contextlib
 import os
+import re
 import select
 import shutil
 import signal
@@ -11,14 +17,16 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Literal
 
+import httpx
 import pytest
 
 from opensandbox.config import ConnectionConfig, ConnectionConfigSync
+from tests.harness.wait import PATIENCE, eventually
 
 RuntimeName = Literal["fake", "oci"]
 RUNTIMES: tuple[RuntimeName, ...] = ("fake", "oci")
@@ -27,7 +35,6 @@ API_KEY = "key of the tests"
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(os.environ.get("OPENSANDBOX_BIN_DIR") or ROOT / "build")
 _KEEPER = Path(__file__).with_name("keeper.py")
-START_SECONDS = 100.0  # bounds a start that never comes; a machine with much to do takes over 30
 STOP_SECONDS = 30.0  # bounds an orderly stop, and how long the last process may take to be gone
 
 
@@ -148,7 +155,7 @@ class _Log:
 
     def wait_for_port(self) -> int:
         """Return the port, or 0 when there will be none."""
-        self._is_known.wait(START_SECONDS)
+        self._is_known.wait(PATIENCE)
         return self.port
 
     def close(self) -> None:
@@ -211,18 +218,24 @@ def start_server(
 
 
 @contextlib.contextmanager
+def run_server(runtime: RuntimeName, home: Path, *flags: str) -> Iterator[Server]:
+    """Run a server on home/data; when the block ends it must end well and leave no process."""
+    started = start_server(runtime, home, flags=flags)
+    try:
+        yield started
+        started.terminate()
+        assert started.wait_until_nothing_is_left() == 0
+    finally:
+        started.sweep()
+
+
+@contextlib.contextmanager
 def shared_server(runtime: RuntimeName) -> Iterator[Server]:
     """Run a server for many tests, which leave no sandbox, or skip them where it cannot run."""
     if reason := obstacle(runtime):
         pytest.skip(reason)
-    with make_home() as home:
-        started = start_server(runtime, home)
-        try:
-            yield started
-            started.terminate()
-            assert started.wait_until_nothing_is_left() == 0
-        finally:
-            started.sweep()
+    with make_home() as home, run_server(runtime, home) as started:
+        yield started
 
 
 @contextlib.contextmanager
@@ -233,6 +246,97 @@ def make_home() -> Iterator[Path]:
         yield home
     finally:
         shutil.rmtree(home)
+
+
+class NotServing(Exception):
+    """The server ended before it listened; the message is what it said."""
+
+
+@dataclass
+class Serving:
+    """A server that listens, for a block."""
+
+    url: str
+    process: subprocess.Popen[bytes]
+    said: Path
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self.process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended yet."""
+        return self.process.poll() is None
+
+    @property
+    def log(self) -> str:
+        """What it has written so far."""
+        return self.said.read_text()
+
+    def client(self, key: str = API_KEY) -> httpx.Client:
+        """Return a client with a key."""
+        return httpx.Client(
+            base_url=f"{self.url}/v1",
+            headers={"OPEN-SANDBOX-API-KEY": key},
+            timeout=30,
+            verify=False,  # there is no TLS, and to prepare it takes longer than most requests
+        )
+
+    def end(self, how: signal.Signals = signal.SIGTERM) -> int:
+        """Signal it, and return its status once it is gone."""
+        self.process.send_signal(how)
+        return self.process.wait(STOP_SECONDS)
+
+
+@contextlib.contextmanager
+def serving(
+    data_dir: Path,
+    *flags: str,
+    key: str | None = API_KEY,
+    around: Sequence[str] = (),
+    program: Sequence[str] = (sys.executable, "-m", "opensandbox_server"),
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[Serving]:
+    """Run a server on any free port, by a command around it if need be. Raises NotServing."""
+    home = data_dir.parent
+    home.mkdir(parents=True, exist_ok=True)
+    said = home / f"{data_dir.name}.{time.monotonic_ns()}.log"
+    variables = {**(_clean_environment() if environment is None else environment)}
+    variables |= {"HOME": str(home)} | ({"OPENSANDBOX_SERVER_API_KEY": key} if key else {})
+    with said.open("wb") as output:
+        process = subprocess.Popen(
+            [*around, *program, "--port", "0", "--data-dir", str(data_dir), *flags],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd=home,
+            env=variables,
+        )
+    try:
+        yield Serving(_address(process, said), process, said)
+    finally:
+        if process.poll() is None:
+            process.terminate()
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
+
+
+def _address(process: subprocess.Popen[bytes], said: Path) -> str:
+    """Wait for the address it listens on."""
+
+    def found() -> re.Match[str] | None:
+        return re.search(r"listening on (http://\S+)", said.read_text())
+
+    eventually(lambda: found() or process.poll() is not None, said.read_text)
+    if listens := found():
+        return listens[1]
+    raise NotServing(said.read_text())
 
 
 def _clean_environment() -> dict[str, str]:

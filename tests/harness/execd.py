@@ -19,12 +19,12 @@ from typing import Literal
 
 import httpx
 
-from tests import throwaway_root
+from tests.harness import throwaway_root
 
 Kind = Literal["root", "user", "busybox"]
 KINDS: tuple[Kind, ...] = ("root", "user", "busybox")
 
-_BUILT = Path(__file__).resolve().parent.parent / "build" / "execd"
+_BUILT = Path(__file__).resolve().parents[2] / "build" / "execd"
 BINARY = Path(os.environ.get("EXECD_BINARY", _BUILT))
 ORDINARY_UID = 65534
 SANDBOX_ID = "sandbox-under-test"
