@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs cells in code contexts of a real daemon."""
 
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,10 +10,7 @@ import httpx
 
 from tests.code.interpreters import surroundings
 from tests.execd.events import Event, Execution, folded, frames
-from tests.harness.execd import Daemon, Kind, run_daemon
-
-KIND: Kind = "root" if os.geteuid() == 0 else "user"
-"""The daemon runs as whoever runs the tests, who can read the interpreters in the cache."""
+from tests.harness.execd import OWN, Daemon, run_daemon
 
 START_SECONDS = 200.0
 """Bounds making a context: the first of Java and of Go is compiled."""
@@ -84,7 +80,7 @@ def first_context(
     environment: Mapping[str, str] | None = None, **fields: object
 ) -> Iterator[Context]:
     """Run a daemon and make a context of Python, its first, which begins without IPython."""
-    with run_daemon(KIND, environment={**surroundings(), **(environment or {})}) as daemon:
+    with run_daemon(OWN, environment={**surroundings(), **(environment or {})}) as daemon:
         yield made(daemon.client, "python", **fields)
 
 

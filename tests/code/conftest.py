@@ -5,15 +5,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.code.cells import KIND, Context, first_context, forked_context
+from tests.code.cells import Context, first_context, forked_context
 from tests.code.interpreters import surroundings
-from tests.harness.execd import Daemon, run_daemon
+from tests.harness.execd import OWN, Daemon, run_daemon
 
 
 @pytest.fixture(scope="module")
 def daemon() -> Iterator[Daemon]:
     """Run one daemon for the module, as whoever runs the tests."""
-    with run_daemon(KIND, environment=surroundings()) as running:
+    with run_daemon(OWN, environment=surroundings()) as running:
         yield running
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.code.cells import KIND, Context, made, results
+from tests.code.cells import Context, made, results
 from tests.execd.events import assert_error, folded, next_of
-from tests.harness.execd import Daemon, run_daemon
+from tests.harness.execd import OWN, Daemon, run_daemon
 from tests.harness.wait import eventually
 
 
@@ -64,7 +64,7 @@ def test_an_image_without_the_kernel_says_what_to_install(tmp_path: Path) -> Non
     bare = tmp_path / "python3"
     bare.write_text(f'#!/bin/sh\nexec {sys.base_prefix}/bin/python3 -S "$@"\n')
     bare.chmod(0o755)
-    with run_daemon(KIND, environment={"PATH": str(tmp_path)}) as daemon:
+    with run_daemon(OWN, environment={"PATH": str(tmp_path)}) as daemon:
         answer = daemon.client.post("/code/context", json={"language": "python"})
         assert_error(answer, 501, "NOT_SUPPORTED")
         assert "pip install ipython" in answer.json()["message"]
@@ -77,7 +77,7 @@ def test_an_image_without_the_kernel_says_what_to_install(tmp_path: Path) -> Non
 def test_a_language_that_an_image_lacks_is_told_with_what_it_needs(
     tmp_path: Path, language: str, needed: str
 ) -> None:
-    with run_daemon(KIND, environment={"PATH": str(tmp_path)}) as daemon:
+    with run_daemon(OWN, environment={"PATH": str(tmp_path)}) as daemon:
         answer = daemon.client.post("/code/context", json={"language": language})
         assert_error(answer, 501, "NOT_SUPPORTED")
         assert needed in answer.json()["message"]

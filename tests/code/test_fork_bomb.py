@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.code.cells import KIND, made
+from tests.code.cells import made
 from tests.code.interpreters import surroundings
 from tests.execd.events import next_of
-from tests.harness.execd import run_daemon
+from tests.harness.execd import OWN, run_daemon
 from tests.harness.wait import eventually
 
 LIMIT = 120
@@ -56,7 +56,7 @@ def limited() -> Iterator[Path]:
 
 
 def test_a_fork_bomb_is_ended_with_its_context_and_others_live_on() -> None:
-    with limited() as group, run_daemon(KIND, environment=surroundings()) as daemon:
+    with limited() as group, run_daemon(OWN, environment=surroundings()) as daemon:
         (group / "cgroup.procs").write_text(str(daemon.pid))
         other = made(daemon.client, "python")
         other.run("x = 1")

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.code.cells import KIND, Context, made, output, results
+from tests.code.cells import Context, made, output, results
 from tests.code.interpreters import search_path, surroundings
 from tests.execd.events import assert_error, next_of
-from tests.harness.execd import Daemon, run_daemon
+from tests.harness.execd import OWN, Daemon, run_daemon
 
 MODES = ["signal", "message"]
 
@@ -34,7 +34,7 @@ def run_daemon_with_kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterato
     _install(share, "broken", [sys.executable, "-c", "raise SystemExit(5)"], "signal")
     _install(share, "absent", ["no-such-program", "{connection_file}"], "signal")
     environment = {**surroundings(), "JUPYTER_PATH": str(share)}
-    with run_daemon(KIND, environment=environment) as running:
+    with run_daemon(OWN, environment=environment) as running:
         yield running
 
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.code.cells import KIND, made, results
+from tests.code.cells import made, results
 from tests.code.interpreters import surroundings
-from tests.harness.execd import Daemon, run_daemon
+from tests.harness.execd import OWN, Daemon, run_daemon
 
 MODULES = "numpy.random, matplotlib.pyplot,no_such_module"
 
@@ -16,7 +16,7 @@ MODULES = "numpy.random, matplotlib.pyplot,no_such_module"
 def daemon() -> Iterator[Daemon]:
     """Run a daemon that preloads libraries, one of which does not exist."""
     environment = {**surroundings(), "OPENSANDBOX_PYTHON_PRELOAD": MODULES}
-    with run_daemon(KIND, environment=environment) as running:
+    with run_daemon(OWN, environment=environment) as running:
         yield running
 
 

@@ -24,7 +24,7 @@ FAILURES = {
 
 @pytest.mark.parametrize("language", FAILURES)
 def test_the_published_client_runs_cells(daemon: Daemon, language: str) -> None:
-    with lifecycle.serving(daemon.url[7:]) as domain:
+    with lifecycle.serving(daemon.address) as domain:
         finished = subprocess.run(
             [str(published_python()), str(CELLS), domain, language],
             capture_output=True,

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.execd.events import run, start
-from tests.execd.launch import is_listening, outcome, running
-from tests.harness.execd import BINARY, Daemon, client_of
+from tests.harness.execd import BINARY, Daemon, client_of, is_listening, outcome, running
 from tests.harness.wait import eventually
 
 

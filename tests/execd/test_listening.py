@@ -7,8 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.execd.launch import is_listening, outcome, running
-from tests.harness.execd import BINARY, Daemon, client_of
+from tests.harness.execd import BINARY, Daemon, client_of, is_listening, outcome, running
 from tests.harness.wait import eventually
 
 

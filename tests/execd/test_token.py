@@ -12,8 +12,16 @@ import pytest
 
 from tests.contract.specification import document
 from tests.execd.events import run
-from tests.execd.launch import is_listening, outcome, running
-from tests.harness.execd import TOKEN_HEADER, Daemon, DaemonUnavailableError, client_of, run_daemon
+from tests.harness.execd import (
+    TOKEN_HEADER,
+    Daemon,
+    DaemonUnavailableError,
+    client_of,
+    is_listening,
+    outcome,
+    run_daemon,
+    running,
+)
 from tests.harness.wait import eventually
 
 TOKEN = "correct horse battery staple"  # noqa: S105 - a test's own

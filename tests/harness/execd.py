@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the real execd binary: as root, as an ordinary user, or in a throw-away root file system.
 
+`run_daemon` is for all who need one; `running` and `outcome` start the program with exactly the
+given arguments, for tests about starting.
+
 The listening sockets exist before the daemon does and are handed over as descriptors, so the first
 request waits in the accept queue and nothing polls for readiness.
 """
@@ -20,9 +23,12 @@ from typing import Literal
 import httpx
 
 from tests.harness import throwaway_root
+from tests.harness.wait import PATIENCE
 
 Kind = Literal["root", "user", "busybox"]
 KINDS: tuple[Kind, ...] = ("root", "user", "busybox")
+OWN: Kind = "root" if os.geteuid() == 0 else "user"
+"""The kind that runs as whoever runs the tests."""
 
 _BUILT = Path(__file__).resolve().parents[2] / "build" / "execd"
 BINARY = Path(os.environ.get("EXECD_BINARY", _BUILT))
@@ -54,6 +60,12 @@ class Daemon:
     has_bash: bool
     log_path: Path
     """What the daemon wrote to its stdout and stderr."""
+    token: str
+
+    @property
+    def address(self) -> str:
+        """The host and port of its URL."""
+        return self.url.removeprefix("http://")
 
     def outside_path(self, path: str) -> Path:
         """Return where this process finds the daemon's absolute ``path``."""
@@ -103,7 +115,7 @@ def run_daemon(
         _await_first_answer(client, process, log_path)
         has_bash = kind != "busybox" and shutil.which("bash") is not None
         pid = _daemon_pid(process, home)
-        yield Daemon(kind, client, socket_path, url, pid, home.workdir, has_bash, log_path)
+        yield Daemon(kind, client, socket_path, url, pid, home.workdir, has_bash, log_path, token)
 
 
 def _home(kind: Kind, outside: Path) -> _Home:
@@ -235,3 +247,42 @@ def _stop(process: subprocess.Popen[bytes], home: _Home) -> None:
         os.kill(daemon, signal.SIGKILL)
         process.wait()
         raise RuntimeError(f"execd did not stop within {STOP_GRACE_SECONDS} s") from None
+
+
+@contextmanager
+def running(
+    home: Path, *arguments: str, pass_fds: Sequence[int] = ()
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run the daemon with its state in home; end it with SIGTERM unless it has ended."""
+    with (home / "execd.log").open("wb") as log:
+        process = subprocess.Popen(
+            [str(BINARY), f"--state-dir={home / 'state'}", *arguments],
+            pass_fds=pass_fds,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+        )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.communicate(timeout=PATIENCE)
+
+
+def outcome(
+    home: Path, *arguments: str, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """Run the daemon to its own end."""
+    return subprocess.run(
+        [str(BINARY), f"--state-dir={home / 'state'}", *arguments],
+        env={**os.environ, **(environment or {})},
+        capture_output=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+
+def is_listening(path: Path) -> bool:
+    """Say whether somebody accepts at a unix socket, whose file is there a little earlier."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        return probe.connect_ex(str(path)) == 0

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.code.cells import KIND
 from tests.code.interpreters import surroundings
-from tests.harness.execd import run_daemon
+from tests.harness.execd import OWN, run_daemon
 from tests.harness.server import Server, shared_server
 from tests.published import lifecycle
 
@@ -29,7 +28,7 @@ def server() -> Iterator[Server]:
 def polyglot() -> Iterator[str]:
     """The address of a lifecycle stand-in whose one sandbox has six languages and libraries."""
     with (
-        run_daemon(KIND, environment=surroundings()) as daemon,
-        lifecycle.serving(daemon.url.removeprefix("http://")) as domain,
+        run_daemon(OWN, environment=surroundings()) as daemon,
+        lifecycle.serving(daemon.address) as domain,
     ):
         yield domain

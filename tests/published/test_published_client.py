@@ -18,7 +18,7 @@ def outcomes(request: pytest.FixtureRequest) -> dict[str, str | None]:
     """Run all scenarios against one daemon and return what went wrong in each."""
     kind: Kind = request.param
     try:
-        with run_daemon(kind) as daemon, lifecycle.serving(daemon.url[7:]) as domain:
+        with run_daemon(kind) as daemon, lifecycle.serving(daemon.address) as domain:
             return run_scenarios(published_python(), SCENARIOS, domain, daemon.workdir)
     except DaemonUnavailableError as reason:
         pytest.skip(str(reason))

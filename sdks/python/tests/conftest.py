@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fixtures for both halves: the real execd, and a stand-in for the lifecycle server."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from sdks.python.tests.cutting import Cutter, run_cutter
-from sdks.python.tests.daemon import TOKEN_HEADER, Execd, run_execd
 from sdks.python.tests.standin import API_KEY, StandIn, run_standin
+from tests.harness.execd import OWN, TOKEN_HEADER, Daemon, run_daemon
 from tests.harness.server import API_KEY as SERVER_KEY
 from tests.harness.server import RuntimeName, Server, obstacle, shared_server
 
@@ -20,14 +21,15 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="session")
-def execd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Execd]:
+def execd() -> Iterator[Daemon]:
     """Run one execd for all tests; each has a directory of its own."""
-    with run_execd(tmp_path_factory.mktemp("execd"), token="token-of-the-tests") as execd:  # noqa: S106
-        yield execd
+    environment = {"PATH": os.environ["PATH"]}
+    with run_daemon(OWN, environment=environment, token="token-of-the-tests") as daemon:  # noqa: S106
+        yield daemon
 
 
 @pytest.fixture
-def standin(execd: Execd, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
+def standin(execd: Daemon, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
     """Run a lifecycle server whose sandboxes are all ``execd``."""
     monkeypatch.setenv("OPEN_SANDBOX_API_KEY", API_KEY)
     # A report comes whenever it comes, and would take an answer that was meant for another request.
@@ -39,7 +41,7 @@ def standin(execd: Execd, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
 
 
 @pytest.fixture
-def cutter(execd: Execd, standin: StandIn) -> Iterator[Cutter]:
+def cutter(execd: Daemon, standin: StandIn) -> Iterator[Cutter]:
     """Put a proxy that cuts connections in front of the daemon."""
     with run_cutter(execd.address) as cutter:
         standin.execd = {**standin.execd, "endpoint": cutter.address}
@@ -63,9 +65,9 @@ def served(real_server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
 
 
 @pytest.fixture
-def workdir(execd: Execd, tmp_path: Path) -> str:
+def workdir(execd: Daemon, tmp_path: Path) -> str:
     """Return a directory inside the sandbox that only this test uses."""
-    directory = execd.home / tmp_path.name
+    directory = Path(execd.workdir, tmp_path.name)
     directory.mkdir(exist_ok=True)
     return str(directory)
 

@@ -17,8 +17,8 @@ from opensandbox.exceptions import (
     SandboxReadyTimeoutException,
 )
 from opensandbox.models.sandboxes import SandboxImageAuth, SandboxImageSpec, SandboxState
-from sdks.python.tests.daemon import Execd
 from sdks.python.tests.standin import API_KEY, Answer, StandIn
+from tests.harness.execd import Daemon
 
 NO_TIME = timedelta(0)
 SOON = timedelta(milliseconds=1)
@@ -128,7 +128,7 @@ def test_the_health_check_of_the_caller_decides(standin: StandIn) -> None:
     [(True, "Running", 0), (True, "Terminated", 1), (False, "Running", 1)],
 )
 def test_only_an_answer_that_says_that_it_is_usable_makes_a_ping_needless(
-    standin: StandIn, execd: Execd, carries_endpoints: bool, state: str, pings: int
+    standin: StandIn, execd: Daemon, carries_endpoints: bool, state: str, pings: int
 ) -> None:
     standin.carries_endpoints, standin.state = carries_endpoints, state
     seen, config = watched_config()
@@ -138,7 +138,7 @@ def test_only_an_answer_that_says_that_it_is_usable_makes_a_ping_needless(
     sandbox.close()
 
 
-def test_the_key_stays_out_of_the_sandbox(standin: StandIn, execd: Execd) -> None:
+def test_the_key_stays_out_of_the_sandbox(standin: StandIn, execd: Daemon) -> None:
     seen, config = watched_config()
     sandbox = SandboxSync.create("image", connection_config=config)
     assert sandbox.is_healthy()
