@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness.execd import Daemon
-from tests.published import lifecycle
+from tests.harness.lifecycle import run_standin
 from tests.published.environment import published_python
 
 CELLS = Path(__file__).resolve().parent / "published_cells.py"
@@ -24,9 +24,9 @@ FAILURES = {
 
 @pytest.mark.parametrize("language", FAILURES)
 def test_the_published_client_runs_cells(daemon: Daemon, language: str) -> None:
-    with lifecycle.serving(daemon.address) as domain:
+    with run_standin(api_key="", execd={"endpoint": daemon.address}) as standin:
         finished = subprocess.run(
-            [str(published_python()), str(CELLS), domain, language],
+            [str(published_python()), str(CELLS), standin.domain, language],
             capture_output=True,
             text=True,
             timeout=100,

@@ -7,8 +7,8 @@ import pytest
 
 from tests.code.interpreters import surroundings
 from tests.harness.execd import OWN, run_daemon
+from tests.harness.lifecycle import run_standin
 from tests.harness.server import Server, shared_server
-from tests.published import lifecycle
 
 
 @pytest.fixture
@@ -29,6 +29,6 @@ def polyglot() -> Iterator[str]:
     """The address of a lifecycle stand-in whose one sandbox has six languages and libraries."""
     with (
         run_daemon(OWN, environment=surroundings()) as daemon,
-        lifecycle.serving(daemon.address) as domain,
+        run_standin(api_key="", execd={"endpoint": daemon.address}) as standin,
     ):
-        yield domain
+        yield standin.domain

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.harness.exchanges import SANDBOX, SNAPSHOT, Recorded, run_recorded
 from tests.mcp.agent import Agent, over_stdio
-from tests.mcp.recorded import SANDBOX, SNAPSHOT, Recorded, run_recorded
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import httpx
 
 from opensandbox import SandboxSync
-from sdks.python.tests.standin import API_KEY, run_standin
+from tests.harness.lifecycle import API_KEY, run_standin
 from tests.harness.server import Server
 from tests.harness.wait import eventually
 from tests.mcp.agent import Agent, over_stdio

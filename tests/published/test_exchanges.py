@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sdks.python.tests.replay import API_KEY, EXCHANGES, replaying
+from tests.harness.exchanges import API_KEY, EXCHANGES, replaying
 from tests.published.environment import published_python
 
 PROGRAM = Path(__file__).with_name("exchanges.py")

@@ -4,7 +4,7 @@
 import pytest
 
 from tests.harness.execd import KINDS, DaemonUnavailableError, Kind, run_daemon
-from tests.published import lifecycle
+from tests.harness.lifecycle import run_standin
 from tests.published.environment import (
     SCENARIOS,
     published_python,
@@ -18,8 +18,11 @@ def outcomes(request: pytest.FixtureRequest) -> dict[str, str | None]:
     """Run all scenarios against one daemon and return what went wrong in each."""
     kind: Kind = request.param
     try:
-        with run_daemon(kind) as daemon, lifecycle.serving(daemon.address) as domain:
-            return run_scenarios(published_python(), SCENARIOS, domain, daemon.workdir)
+        with (
+            run_daemon(kind) as daemon,
+            run_standin(api_key="", execd={"endpoint": daemon.address}) as standin,
+        ):
+            return run_scenarios(published_python(), SCENARIOS, standin.domain, daemon.workdir)
     except DaemonUnavailableError as reason:
         pytest.skip(str(reason))
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from sdks.python.tests.cutting import Cutter, run_cutter
-from sdks.python.tests.standin import API_KEY, StandIn, run_standin
 from tests.harness.execd import OWN, TOKEN_HEADER, Daemon, run_daemon
+from tests.harness.lifecycle import API_KEY, StandIn, run_standin
 from tests.harness.server import API_KEY as SERVER_KEY
 from tests.harness.server import RuntimeName, Server, obstacle, shared_server
 

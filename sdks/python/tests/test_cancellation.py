@@ -8,7 +8,7 @@ import pytest
 
 from opensandbox import Sandbox
 from opensandbox.models.execd import ExecutionHandlers, ExecutionInit, OutputMessage
-from sdks.python.tests.standin import StandIn
+from tests.harness.lifecycle import StandIn
 
 pytestmark = pytest.mark.anyio
 

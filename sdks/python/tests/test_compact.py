@@ -9,7 +9,7 @@ import pytest
 from opensandbox import SandboxClient
 from opensandbox.compact import CompactSandbox
 from opensandbox.exceptions import InvalidArgumentException
-from sdks.python.tests.standin import StandIn
+from tests.harness.lifecycle import StandIn
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sdks.python.tests.standin import StandIn
+from tests.harness.lifecycle import StandIn
 
 README = Path(__file__).parents[1] / "README.md"
 EXAMPLES = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)

@@ -9,7 +9,7 @@ import pytest
 from opensandbox import Sandbox, SandboxManager
 from opensandbox.config import ConnectionConfig
 from sdks.python.tests._async.pools import World
-from sdks.python.tests.standin import StandIn
+from tests.harness.lifecycle import StandIn
 from tests.harness.server import API_KEY, Server
 
 

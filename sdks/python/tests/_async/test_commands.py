@@ -20,7 +20,7 @@ from opensandbox.models.execd import (
     OutputMessage,
     RunCommandOpts,
 )
-from sdks.python.tests.standin import Answer, StandIn
+from tests.harness.lifecycle import Answer, StandIn
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,7 @@ from opensandbox import Sandbox
 from opensandbox.config import ConnectionConfig
 from opensandbox.exceptions import SandboxApiException, SandboxConnectionException
 from opensandbox.transport import RetryPolicy
-from sdks.python.tests.standin import Answer, StandIn
+from tests.harness.lifecycle import Answer, StandIn
 
 pytestmark = pytest.mark.anyio
 

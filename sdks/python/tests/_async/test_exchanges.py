@@ -6,7 +6,7 @@ import pytest
 from opensandbox import SandboxManager
 from opensandbox.config import ConnectionConfig
 from sdks.python.tests._async import calls
-from sdks.python.tests.replay import API_KEY, EXCHANGES, replaying
+from tests.harness.exchanges import API_KEY, EXCHANGES, replaying
 
 pytestmark = pytest.mark.anyio
 

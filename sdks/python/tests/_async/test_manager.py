@@ -9,7 +9,7 @@ import pytest
 from opensandbox import Sandbox, SandboxManager
 from opensandbox.exceptions import SandboxApiException
 from opensandbox.models.sandboxes import SandboxFilter
-from sdks.python.tests.standin import StandIn
+from tests.harness.lifecycle import StandIn
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ from opensandbox.exceptions import SandboxApiException, SandboxConnectionExcepti
 from opensandbox.models import ExecutionHandlers, RunCommandOpts
 from opensandbox.transport import RetryPolicy
 from sdks.python.tests.cutting import Cutter
-from sdks.python.tests.standin import StandIn
+from tests.harness.lifecycle import StandIn
 
 pytestmark = pytest.mark.anyio
 

@@ -16,8 +16,8 @@ from opensandbox.exceptions import (
     SandboxReadyTimeoutException,
 )
 from opensandbox.models.sandboxes import SandboxImageAuth, SandboxImageSpec, SandboxState
-from sdks.python.tests.standin import API_KEY, Answer, StandIn
 from tests.harness.execd import Daemon
+from tests.harness.lifecycle import API_KEY, Answer, StandIn
 
 pytestmark = pytest.mark.anyio
 

@@ -18,7 +18,7 @@ from opensandbox.exceptions import (
 )
 from opensandbox.models.sandboxes import SandboxFilter
 from opensandbox.transport import JitterMode, RetryCause, RetryEvent, RetryPolicy
-from sdks.python.tests.standin import API_KEY, Answer, StandIn, run_standin
+from tests.harness.lifecycle import API_KEY, Answer, StandIn, run_standin
 
 pytestmark = pytest.mark.anyio
 

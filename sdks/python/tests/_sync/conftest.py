@@ -10,7 +10,7 @@ import pytest
 from opensandbox import SandboxSync, SandboxManagerSync
 from opensandbox.config import ConnectionConfigSync
 from sdks.python.tests._sync.pools import World
-from sdks.python.tests.standin import StandIn
+from tests.harness.lifecycle import StandIn
 from tests.harness.server import API_KEY, Server
 
 

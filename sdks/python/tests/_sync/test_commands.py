@@ -21,7 +21,7 @@ from opensandbox.models.execd import (
     OutputMessage,
     RunCommandOpts,
 )
-from sdks.python.tests.standin import Answer, StandIn
+from tests.harness.lifecycle import Answer, StandIn
 
 
 def test_a_command_gives_its_output_line_by_line(sandbox: SandboxSync) -> None:

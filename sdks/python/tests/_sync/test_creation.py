@@ -10,7 +10,7 @@ from opensandbox import SandboxSync
 from opensandbox.config import ConnectionConfigSync
 from opensandbox.exceptions import SandboxApiException, SandboxConnectionException
 from opensandbox.transport import RetryPolicy
-from sdks.python.tests.standin import Answer, StandIn
+from tests.harness.lifecycle import Answer, StandIn
 
 
 def test_a_create_is_repeated_with_the_same_key_when_its_answer_is_lost(

@@ -7,7 +7,7 @@ import pytest
 from opensandbox import SandboxManagerSync
 from opensandbox.config import ConnectionConfigSync
 from sdks.python.tests._sync import calls
-from sdks.python.tests.replay import API_KEY, EXCHANGES, replaying
+from tests.harness.exchanges import API_KEY, EXCHANGES, replaying
 
 NAMES = sorted(file.stem for file in EXCHANGES.glob("*.json"))
 

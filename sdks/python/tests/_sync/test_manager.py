@@ -10,7 +10,7 @@ import pytest
 from opensandbox import SandboxSync, SandboxManagerSync
 from opensandbox.exceptions import SandboxApiException
 from opensandbox.models.sandboxes import SandboxFilter
-from sdks.python.tests.standin import StandIn
+from tests.harness.lifecycle import StandIn
 
 
 def test_a_list_is_asked_for_as_the_server_reads_it(standin: StandIn) -> None:

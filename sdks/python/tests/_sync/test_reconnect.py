@@ -13,7 +13,7 @@ from opensandbox.exceptions import SandboxApiException, SandboxConnectionExcepti
 from opensandbox.models import ExecutionHandlersSync, RunCommandOpts
 from opensandbox.transport import RetryPolicy
 from sdks.python.tests.cutting import Cutter
-from sdks.python.tests.standin import StandIn
+from tests.harness.lifecycle import StandIn
 
 # Half a line of stderr among lines of stdout, a line end in two writes, bytes that are not text.
 SCRIPT = r"""

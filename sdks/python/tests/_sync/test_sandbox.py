@@ -17,8 +17,8 @@ from opensandbox.exceptions import (
     SandboxReadyTimeoutException,
 )
 from opensandbox.models.sandboxes import SandboxImageAuth, SandboxImageSpec, SandboxState
-from sdks.python.tests.standin import API_KEY, Answer, StandIn
 from tests.harness.execd import Daemon
+from tests.harness.lifecycle import API_KEY, Answer, StandIn
 
 NO_TIME = timedelta(0)
 SOON = timedelta(milliseconds=1)

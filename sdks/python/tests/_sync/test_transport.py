@@ -19,7 +19,7 @@ from opensandbox.exceptions import (
 )
 from opensandbox.models.sandboxes import SandboxFilter
 from opensandbox.transport import JitterMode, RetryCause, RetryEvent, RetryPolicy
-from sdks.python.tests.standin import API_KEY, Answer, StandIn, run_standin
+from tests.harness.lifecycle import API_KEY, Answer, StandIn, run_standin
 
 AT_ONCE = RetryPolicy(initial_backoff=timedelta(0), jitter=JitterMode.NONE)
 BUSY = Answer(503, {"code": "SANDBOX_LIST_UNAVAILABLE", "message": "busy"})

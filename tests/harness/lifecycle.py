@@ -2,20 +2,21 @@
 """Stands in for a lifecycle server: real HTTP, sandboxes that are all one execd, and a memory.
 
 What a test wants answered instead is put into ``answers``; everything asked is in ``requests``.
+`answering` is the HTTP of it, for whoever has other answers.
 """
 
 import json
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 API_KEY = "key-of-the-tests"
 
@@ -31,20 +32,39 @@ class Answer:
     is_cut: bool = False
     """Hang up instead of answering."""
 
+    @property
+    def content(self) -> bytes:
+        """What is sent after the headers."""
+        if self.raw is not None:
+            return self.raw
+        return b"" if self.body is None else json.dumps(self.body).encode()
+
 
 @dataclass(frozen=True)
 class Request:
     """One request, as it arrived."""
 
     method: str
-    path: str
-    query: dict[str, list[str]]
+    target: str
     headers: Message
     body: bytes
 
     @property
+    def path(self) -> str:
+        return urlsplit(self.target).path
+
+    @property
+    def query(self) -> dict[str, list[str]]:
+        return parse_qs(urlsplit(self.target).query)
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """The query, in its order."""
+        return parse_qsl(urlsplit(self.target).query)
+
+    @property
     def json(self) -> Any:
-        return json.loads(self.body)
+        return json.loads(self.body) if self.body else None
 
 
 @dataclass
@@ -52,6 +72,8 @@ class StandIn:
     """The server a test speaks to."""
 
     domain: str = ""
+    api_key: str = API_KEY
+    """What clients must send; empty when it does not matter."""
     execd: dict[str, Any] = field(default_factory=dict)
     """The endpoint of every sandbox's execd."""
     carries_endpoints: bool = True
@@ -68,6 +90,13 @@ class StandIn:
         """Return the requests of a method whose path ends so."""
         return [r for r in self.requests if r.method == method and r.path.endswith(ending)]
 
+    def respond(self, request: Request) -> Answer:
+        """Answer, but not while it is silent."""
+        answer = self.answer(request)
+        while self.silent.is_set():
+            time.sleep(0.01)
+        return replace(answer, headers={"X-Request-ID": "r-1", **answer.headers})
+
     def answer(self, request: Request) -> Answer:
         """Answer as prepared, else as a lifecycle server would."""
         with self._lock:
@@ -76,7 +105,7 @@ class StandIn:
                 return self.answers.popleft()
             if request.path.startswith("/asleep/"):
                 return Answer(503, {"code": "UNKNOWN", "message": "asleep"})
-            if request.headers.get("OPEN-SANDBOX-API-KEY") != API_KEY:
+            if self.api_key not in ("", request.headers.get("OPEN-SANDBOX-API-KEY")):
                 return Answer(401, {"code": "INVALID_API_KEY", "message": "wrong key"})
             return self._route(request, request.path.removeprefix("/v1").strip("/").split("/"))
 
@@ -86,6 +115,8 @@ class StandIn:
                 return self._create(request.json)
             case "GET", ["sandboxes"]:
                 return self._list()
+            case "POST", ["metrics", "events"]:
+                return Answer(204)
             case _, ["sandboxes", sandbox_id, *_] if sandbox_id not in self.sandboxes:
                 return Answer(404, {"code": "OCI::SANDBOX_NOT_FOUND", "message": "no such sandbox"})
             case _, ["sandboxes", sandbox_id, *rest]:
@@ -157,56 +188,47 @@ def _diagnostics(sandbox_id: str, kind: str, scope: str) -> dict[str, Any]:
     }
 
 
-def _handler(standin: StandIn) -> type[BaseHTTPRequestHandler]:
+@contextmanager
+def run_standin(**settings: Any) -> Iterator[StandIn]:
+    """Serve on a free port until the block ends."""
+    standin = StandIn(**settings)
+    with answering(standin.respond) as standin.domain:
+        yield standin
+
+
+@contextmanager
+def answering(answer: Callable[[Request], Answer]) -> Iterator[str]:
+    """Answer every request on a free port until the block ends; yields host:port."""
+
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def _handle(self) -> None:
-            length = int(self.headers.get("Content-Length", 0))
-            url = urlsplit(self.path)
-            request = Request(
-                self.command, url.path, parse_qs(url.query), self.headers, self.rfile.read(length)
-            )
-            answer = standin.answer(request)
-            while standin.silent.is_set():
-                time.sleep(0.01)
-            self._send(answer)
-
-        do_GET = do_POST = do_PATCH = do_PUT = do_DELETE = _handle  # noqa: N815
-
-        def _send(self, answer: Answer) -> None:
-            if answer.is_cut:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            answered = answer(Request(self.command, self.path, self.headers, body))
+            if answered.is_cut:
                 self.close_connection = True
                 return
-            body = answer.raw
-            if body is None:
-                body = b"" if answer.body is None else json.dumps(answer.body).encode()
-            self.send_response(answer.status)
-            for name, value in {"X-Request-ID": "r-1", **answer.headers}.items():
+            self.send_response(answered.status)
+            for name, value in answered.headers.items():
                 self.send_header(name, value)
-            if answer.status != 204:
-                self.send_header("Content-Length", str(len(body)))
+            if answered.status != 204:
+                self.send_header("Content-Length", str(len(answered.content)))
             with suppress(BrokenPipeError, ConnectionResetError):  # the client may be gone
                 self.end_headers()
-                self.wfile.write(body)
+                self.wfile.write(answered.content)
+
+        do_GET = do_POST = do_PATCH = do_PUT = do_DELETE = _handle  # noqa: N815
 
         def log_message(self, *_: object) -> None:
             """Say nothing."""
 
-    return Handler
-
-
-@contextmanager
-def run_standin() -> Iterator[StandIn]:
-    """Serve on a free port until the block ends."""
-    standin = StandIn()
-    with ThreadingHTTPServer(("127.0.0.1", 0), _handler(standin)) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True
-        standin.domain = f"127.0.0.1:{server.server_port}"
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
-            yield standin
+            yield f"127.0.0.1:{server.server_port}"
         finally:
             server.shutdown()
             thread.join()
