@@ -20,13 +20,6 @@ from tests.harness.runtime import Home, opened_home
 from tests.harness.wait import eventually
 
 
-def launcher_of(home: Home) -> int:
-    client = home.runtime._client
-    assert client
-    assert client._child
-    return client._child.pid
-
-
 def add_broken_image(home: Home) -> None:
     """Add an image whose working directory is a file: crun gives up late."""
     host = home.run(home.runtime.images.resolve("host"))
@@ -43,7 +36,7 @@ def test_starts_and_stops_leave_processes_mounts_links_cgroups_and_files_as_they
 ) -> None:
     add_broken_image(home)
     home.start().stop()
-    launcher = launcher_of(home)
+    launcher = home.launcher
     before = traces(home.data_dir, launcher)
     for _ in range(5):
         box = home.start()
@@ -57,7 +50,7 @@ def test_starts_and_stops_leave_processes_mounts_links_cgroups_and_files_as_they
 
 
 def test_a_sandbox_that_ended_keeps_only_its_directory(home: Home) -> None:
-    launcher = launcher_of(home)
+    launcher = home.launcher
     home.start().stop()
     before = traces(home.data_dir, launcher)
     box = home.start(entrypoint=["sleep", "0.5"])
