@@ -33,11 +33,11 @@ from opensandbox_server.store.stored import COLUMNS, NotUnderstood
 from server.tests import test_store_contract as contract_suite
 from server.tests.databases import PostgresDatabase
 from server.tests.postgres_server import PostgresServer
-from server.tests.serving import serving
 from server.tests.store_script import VERBS, seen
 from server.tests.test_cli import run
 from server.tests.test_store_contract import BARE, FULL, NOW, ids, kinds, named
 from server.tests.world import create_request
+from tests.harness.server import serving
 
 pytestmark = pytest.mark.anyio
 
@@ -520,7 +520,7 @@ def test_sandboxes_outlive_a_server_and_leftovers_are_found(
             made = client.post("/sandboxes", json=create_request())
             assert made.status_code == 202, made.text
         server.end(signal.SIGKILL)
-        assert SECRET not in server.output()
+        assert SECRET not in server.log
     with serving(data, "--config", str(config), "--stop-sandboxes") as server:
         with server.client() as client:
             found = client.get(f"/sandboxes/{made.json()['id']}").json()
