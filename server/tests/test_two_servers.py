@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,9 +21,9 @@ from opensandbox_server.store.stored import StoredSandbox
 from server.tests.databases import PostgresDatabase
 from server.tests.postgres_server import PostgresServer
 from server.tests.world import World, create_request, open_world
+from tests.harness.wait import eventually_async
 
 pytestmark = pytest.mark.anyio
-SECONDS = 30
 PATH = "/v1/sandboxes"
 
 
@@ -74,15 +74,6 @@ async def two(
             for _ in range(2)
         ]
         yield one, other
-
-
-async def until(is_true: Callable[[], bool] | Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(SECONDS):
-        while True:
-            found = is_true()
-            if found if isinstance(found, bool) else await found:
-                return
-            await asyncio.sleep(0.02)
 
 
 async def get(world: World, sandbox_id: str) -> Any:
@@ -172,7 +163,7 @@ async def test_an_end_of_time_is_brought_about_by_one_of_them(
     async def is_over() -> bool:
         return not await listed(two[0]) and not await listed(two[1])
 
-    await until(is_over)
+    await eventually_async(is_over)
     assert set(runtime.stopped) == set(ids)
     assert runtime.stopped_by_two == []
     assert two[0].routes.table == two[1].routes.table == {}
@@ -201,7 +192,7 @@ async def test_one_key_makes_one_sandbox(
         asyncio.create_task(world.client.post(PATH, json=bodies, headers=headers))
         for world in (*two, *two)
     ]
-    await until(lambda: any_pending(two))
+    await eventually_async(lambda: any_pending(two))
     await asyncio.sleep(0.2)
     runtime.may_start.set()
     answers = await asyncio.gather(*asked)
@@ -226,7 +217,7 @@ async def test_a_key_whose_create_fails_elsewhere_is_free_again(
     headers, broken = {"Idempotency-Key": "k"}, create_request(image={"uri": "broken"})
     runtime.may_start.clear()
     first = asyncio.create_task(one.client.post(PATH, json=broken, headers=headers))
-    await until(lambda: any_pending(two))
+    await eventually_async(lambda: any_pending(two))
     second = asyncio.create_task(other.client.post(PATH, json=broken, headers=headers))
     await asyncio.sleep(0.2)
     runtime.may_start.set()
@@ -246,7 +237,7 @@ async def test_both_see_an_entrypoint_end_and_it_is_noted_once(
     async def has_failed() -> bool:
         return all([(await get(each, sandbox_id))["status"]["state"] == "Failed" for each in two])
 
-    await until(has_failed)
+    await eventually_async(has_failed)
     for world in two:
         assert sandbox_id not in world.routes.table
         answer = await world.client.get(f"{PATH}/{sandbox_id}/diagnostics/events?scope=all")
@@ -260,7 +251,7 @@ async def test_a_server_that_comes_later_leaves_what_is_being_made(
         done = await one.create()
         runtime.may_start.clear()
         making = asyncio.create_task(one.create())
-        await until(lambda: has_listed(one, 2))
+        await eventually_async(lambda: has_listed(one, 2))
         async with open_world(tmp_path, runtime, shared=database.open()) as late:
             assert await listed(late) == await listed(one)
             assert (await get(late, done["id"]))["status"]["state"] == "Running"
@@ -287,8 +278,8 @@ async def test_a_create_that_was_cut_off_is_ended_by_whoever_is_left(
         await killed.insert(
             StoredSandbox(replace(spec, id="being-made"), created_at=datetime.now(UTC))
         )
-    await until(lambda: has_listed(two[0], 1))
-    await until(lambda: has_listed(two[1], 1))
+    await eventually_async(lambda: has_listed(two[0], 1))
+    await eventually_async(lambda: has_listed(two[1], 1))
     assert runtime.stopped == ["half-made"]
     assert (await get(two[0], "being-made"))["status"]["state"] == "Pending"
 
@@ -310,7 +301,7 @@ async def test_both_go_on_after_the_database_was_away(
         answers = [await world.client.get("/ready") for world in two]
         return all(answer.status_code == 200 for answer in answers)
 
-    await until(is_ready)
+    await eventually_async(is_ready)
     another = (await two[1].create())["id"]
     assert [await listed(world) for world in two] == [[another, sandbox_id]] * 2
 
