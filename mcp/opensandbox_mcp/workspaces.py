@@ -50,11 +50,15 @@ class Workspace:
         return not self._calls and time.monotonic() - self._used_at >= self._timeout
 
     async def end(self) -> None:
-        """Kill the sandbox, unless it is to be kept, and close the connections. Never fails."""
-        sandbox, self.sandbox = self.sandbox, None
-        if sandbox is None:
-            return
+        """Kill the sandbox, unless it is to be kept, and close the connections. Never fails.
+
+        One that is just being made is ended once it is there.
+        """
         with anyio.CancelScope(shield=True), anyio.move_on_after(END_SECONDS):
+            async with self.making:
+                sandbox, self.sandbox = self.sandbox, None
+            if sandbox is None:
+                return
             try:
                 await (sandbox.close() if self.is_kept else sandbox.destroy())
             except SandboxException as error:
