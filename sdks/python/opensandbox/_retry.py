@@ -137,6 +137,7 @@ class Retrying:
         self._is_repeatable = has_key or method in IDEMPOTENT_METHODS
         self._spread = spread
         self._retries = 0
+        self._may_be_done = False
         self._last_wait = timedelta(0)
         self._ceiling = policy.initial_backoff
 
@@ -152,8 +153,13 @@ class Retrying:
         if deadline is not None and elapsed + wait > deadline:
             return None
         self._retries += 1
+        self._may_be_done |= failure.exception is not None and failure.cause != RetryCause.PRE_SEND
         self._last_wait = wait
         return wait
+
+    def was_done_before(self, status_code: int) -> bool:
+        """Whether an attempt whose answer was lost has deleted what the next one did not find."""
+        return self._method == "DELETE" and status_code == 404 and self._may_be_done
 
     def event(self, failure: Failure, url: str, wait: timedelta) -> RetryEvent:
         """Describe the retry that next_wait just granted."""

@@ -56,6 +56,9 @@ class RetryAsyncTransport(httpx.AsyncBaseTransport):
                 response = await self.inner.handle_async_request(request)
                 if response.status_code < 400:
                     return response
+                if retrying.was_done_before(response.status_code):
+                    await response.aclose()
+                    return httpx.Response(204, headers={REQUEST_ID: _request_id(response)})
                 failure = _failed_answer(response)
             except httpx.TransportError as error:
                 failure = _failed_transport(error, request.url.host)
@@ -92,6 +95,10 @@ def _failed_answer(response: httpx.Response) -> Failure:
         retry_after=parse_retry_after(response.headers.get("Retry-After")),
         request_id=response.headers.get(REQUEST_ID),
     )
+
+
+def _request_id(response: httpx.Response) -> str:
+    return str(response.headers.get(REQUEST_ID, ""))
 
 
 def _failed_transport(error: httpx.TransportError, host: str) -> Failure:

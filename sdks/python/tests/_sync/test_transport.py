@@ -107,6 +107,20 @@ def test_what_changes_something_is_sent_once(standin: StandIn) -> None:
     assert len(standin.requests) == 2
 
 
+def test_what_is_gone_after_a_lost_answer_was_deleted_by_that_request(
+    standin: StandIn,
+) -> None:
+    missing = Answer(404, {"code": "SANDBOX::NOT_FOUND", "message": "no"})
+    standin.answers += [Answer(0, is_cut=True), missing, BUSY, missing, missing]
+    with SandboxManagerSync.create(ConnectionConfigSync(retry_policy=AT_ONCE)) as manager:
+        manager.kill_sandbox("a")
+        assert len(standin.requests) == 2
+        for _ in range(2):  # refused, or asked once: it was not there
+            with pytest.raises(SandboxApiException) as caught:
+                manager.kill_sandbox("a")
+            assert caught.value.status_code == 404
+
+
 def test_a_server_that_is_not_there_is_a_connection_failure(standin: StandIn) -> None:
     events: list[RetryEvent] = []
     policy = RetryPolicy(
