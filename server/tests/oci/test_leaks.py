@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from opensandbox_server.runtimes.base import StartFailed
+from opensandbox_server.runtimes.base import InstanceState, StartFailed
 from opensandbox_server.runtimes.oci.images import Image
 from opensandbox_server.runtimes.oci.runtime import cgroup_parent
 from server.tests.oci.traces import cgroups_named, traces, wait_for_empty_trash
@@ -53,8 +53,12 @@ def test_a_sandbox_that_ended_keeps_only_its_directory(home: Home) -> None:
     launcher = home.launcher
     home.start().stop()
     before = traces(home.data_dir, launcher)
-    box = home.start(entrypoint=["sleep", "0.5"])
-    box.sh("sleep 1")
+    home.start(entrypoint=["sleep", "0.5"])
+    eventually(
+        lambda: (
+            [each.state for each in home.run(home.runtime.instances())] == [InstanceState.EXITED]
+        )
+    )
     home.stop_all()
     assert traces(home.data_dir, launcher) == before
 
