@@ -10,13 +10,8 @@ from pathlib import Path
 
 from opensandbox_server.errors import StartupError
 from opensandbox_server.runtimes.base import RuntimeFault
-from opensandbox_server.runtimes.oci.images import (
-    Image,
-    ImageStore,
-    build_image,
-    import_image,
-    pull_image,
-)
+from opensandbox_server.runtimes.images import ImageHere, Images
+from opensandbox_server.runtimes.oci.images import ImageStore, build_image, import_image
 
 
 async def import_(store: ImageStore, file: Path, name: str | None) -> str:
@@ -32,15 +27,15 @@ async def build(store: ImageStore, recipe: str, mirror: str, build_args: Sequenc
     return _made(await build_image(store, recipe, _tell, given=given, mirror=mirror))
 
 
-async def pull(store: ImageStore, reference: str, login: tuple[str, str] | None) -> str:
+async def pull(images: Images, reference: str, login: tuple[str, str] | None) -> str:
     """Fetch an image from a registry."""
-    return _made(await pull_image(store, reference, login))
+    return _made(await images.pull(reference, login))
 
 
-async def list_(store: ImageStore) -> str:
+async def list_(images: Images) -> str:
     """Show what is there, one image a line."""
     lines = [f"{'NAME':<40} {'SIZE':>10}  {'MADE':<22}  DIGEST"]
-    for image in await store.list():
+    for image in await images.list():
         made = datetime.fromtimestamp(image.created, UTC).isoformat(" ", "minutes")
         digest = image.digest.removeprefix("sha256:")[:12]
         line = f"{image.name:<40} {_size(image.size_bytes):>10}  {made:<22}  {digest}"
@@ -48,9 +43,9 @@ async def list_(store: ImageStore) -> str:
     return "\n".join(lines) + "\n"
 
 
-async def remove(store: ImageStore, name: str) -> str:
+async def remove(images: Images, name: str) -> str:
     """Remove an image."""
-    await store.remove(name)
+    await images.remove(name)
     return f"removed {name}\n"
 
 
@@ -70,7 +65,7 @@ def _tell(text: str) -> None:
     print(f"build: {text}", file=sys.stderr, flush=True)
 
 
-def _made(image: Image) -> str:
+def _made(image: ImageHere) -> str:
     digest = f", {image.digest}" if image.digest else ""
     return f"{image.name} is here ({_size(image.size_bytes)}{digest})\n"
 

@@ -19,7 +19,6 @@ from opensandbox_server.runtimes.oci.images import (
     FetchFailed,
     ImageStore,
     import_image,
-    pull_image,
 )
 from opensandbox_server.runtimes.oci.images.archive import find_user
 from server.tests.images.archives import Entry, docker_archive, imported, names, tar_of
@@ -261,7 +260,7 @@ def test_a_missing_program_is_named_with_the_package(
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(FetchFailed, match="apt-get install skopeo"):
-        asyncio.run(pull_image(store, "name"))
+        asyncio.run(store.pull("name"))
 
 
 def test_the_host_image_is_a_skeleton_without_anything_of_its_people(store: ImageStore) -> None:

@@ -4,7 +4,7 @@
 from opensandbox_server.runtimes.oci.image import Image
 from opensandbox_server.runtimes.oci.images.bounds import BadArchive
 from opensandbox_server.runtimes.oci.images.build import build_image
-from opensandbox_server.runtimes.oci.images.fetch import FetchFailed, import_image, pull_image
+from opensandbox_server.runtimes.oci.images.fetch import FetchFailed, import_image
 from opensandbox_server.runtimes.oci.images.recipe import BadRecipe
 from opensandbox_server.runtimes.oci.images.store import HOST_IMAGE, ImageStore
 
@@ -17,5 +17,4 @@ __all__ = [
     "ImageStore",
     "build_image",
     "import_image",
-    "pull_image",
 ]

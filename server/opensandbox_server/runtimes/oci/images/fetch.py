@@ -14,12 +14,15 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from opensandbox_server.host.programs import find_tool, tool_environment
 from opensandbox_server.runtimes.base import RuntimeFault
 from opensandbox_server.runtimes.oci.image import Image
 from opensandbox_server.runtimes.oci.images.archive import docker_architecture, read_image
-from opensandbox_server.runtimes.oci.images.store import ImageStore
+
+if TYPE_CHECKING:
+    from opensandbox_server.runtimes.oci.images.store import ImageStore
 
 _ADVICE = {
     ("manifest unknown", "name unknown", "not found"): (

@@ -19,6 +19,7 @@ from pathlib import Path
 from opensandbox_server.host.data_dir import make_private
 from opensandbox_server.runtimes.base import ImageUnknown, RuntimeFault
 from opensandbox_server.runtimes.oci.image import PACK, Image
+from opensandbox_server.runtimes.oci.images.fetch import pull_image
 from opensandbox_server.runtimes.oci.images.host import host_paths, make_skeleton
 from opensandbox_server.runtimes.oci.images.pack import (
     NoPack,
@@ -73,6 +74,10 @@ class ImageStore:
     async def list(self) -> Sequence[Image]:
         """Return the images by name."""
         return await asyncio.to_thread(self._list)
+
+    async def pull(self, name: str, login: tuple[str, str] | None = None) -> Image:
+        """Copy an image from a registry. Raises FetchFailed, also when skopeo is missing."""
+        return await pull_image(self, name, login)
 
     async def remove(self, name: str) -> None:
         """Remove an image; sandboxes that run from it keep its files. Raises ImageUnknown."""
