@@ -24,7 +24,11 @@ from opensandbox_server.runtimes.oci.launcher.cgroups.cgroups import (
     find_cgroups,
     hybrid_mount,
 )
-from opensandbox_server.runtimes.oci.launcher.cgroups.files import CgroupFault
+from opensandbox_server.runtimes.oci.launcher.cgroups.files import (
+    CgroupFault,
+    change,
+    write_in_time,
+)
 from opensandbox_server.runtimes.oci.launcher.cgroups.v1 import CgroupsV1
 from opensandbox_server.runtimes.oci.options import read_options
 
@@ -75,19 +79,46 @@ def test_a_sandbox_is_shown_each_of_its_hierarchies_once() -> None:
 def test_limits_become_files() -> None:
     limits = Limits(cpus=1.5, memory_bytes=1 << 20, pids=7)
     assert v1_settings(limits) == [
-        ("cpu.cfs_period_us", "100000"),
-        ("cpu.cfs_quota_us", "150000"),
         ("memory.limit_in_bytes", "1048576"),
         ("memory.memsw.limit_in_bytes", "1048576"),
+        ("cpu.cfs_period_us", "100000"),
+        ("cpu.cfs_quota_us", "150000"),
         ("pids.max", "7"),
     ]
     assert v2_settings(limits) == [
-        ("cpu.max", "150000 100000"),
         ("memory.max", "1048576"),
         ("memory.swap.max", "0"),
+        ("cpu.max", "150000 100000"),
         ("pids.max", "7"),
     ]
-    assert v1_settings(Limits()) == v2_settings(Limits()) == []
+
+
+def test_no_limit_is_written_too_for_there_may_have_been_one() -> None:
+    assert v1_settings(Limits()) == [
+        ("memory.limit_in_bytes", "-1"),
+        ("memory.memsw.limit_in_bytes", "-1"),
+        ("cpu.cfs_quota_us", "-1"),
+        ("pids.max", "max"),
+    ]
+    assert v2_settings(Limits()) == [
+        ("memory.max", "max"),
+        ("memory.swap.max", "max"),
+        ("cpu.max", "max 100000"),
+        ("pids.max", "max"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("after", "is_raised"), [(50, False), (100, False), (200, True), (None, True)]
+)
+def test_memory_never_has_a_higher_limit_than_memory_and_swap(
+    after: int | None, is_raised: bool
+) -> None:
+    first, second = (name for name, _ in v1_settings(Limits(memory_bytes=after), 100)[:2])
+    assert (first.startswith("memory.memsw"), second.startswith("memory.memsw")) == (
+        is_raised,
+        not is_raised,
+    )
 
 
 GIB = 1 << 30
@@ -139,6 +170,8 @@ def v2(tmp_path: Path) -> CgroupsV2:
         (box / "commands" / name).touch()
     for name in ("cpu.max", "memory.max", "pids.max", "cgroup.freeze", "cgroup.procs"):
         (box / name).touch()
+    (box / "memory.current").write_text("8192\n")
+    (box / "memory.reclaim").touch()
     (box / "cgroup.events").write_text("populated 1\nfrozen 0\n")
     (box / "memory.events").write_text("low 0\noom 2\noom_kill 2\n")
     return CgroupsV2("osb", tmp_path)
@@ -156,6 +189,42 @@ def test_a_v2_cgroup_gets_its_controllers_and_limits(v2: CgroupsV2, tmp_path: Pa
     assert (commands / "cgroup.type").read_text() == "threaded"
     assert (commands / "pids.max").read_text() == "5"
     assert v2.memory_kills("box") == 2
+
+
+def test_a_v2_cgroup_in_use_gets_other_limits(v2: CgroupsV2, tmp_path: Path) -> None:
+    box = tmp_path / "osb" / "box"
+    v2.make("box", Limits(cpus=2, memory_bytes=1 << 20, pids=5))
+    v2.change("box", Limits(memory_bytes=8192, pids=9))
+    assert (box / "memory.max").read_text() == "8192"
+    assert (box / "cpu.max").read_text().startswith("max 100000")  # a file keeps its length
+    assert (box / "pids.max").read_text() == str(9 + 256)
+    assert (box / "commands" / "pids.max").read_text() == "9"
+    assert (box / "memory.reclaim").read_text() == ""
+
+
+def test_v2_kills_nobody_for_a_lower_limit(v2: CgroupsV2, tmp_path: Path) -> None:
+    box = tmp_path / "osb" / "box"
+    v2.make("box", Limits(cpus=2, memory_bytes=1 << 20, pids=5))
+    with pytest.raises(CgroupFault, match="4096 bytes are in use"):
+        v2.change("box", Limits(cpus=1, memory_bytes=4096, pids=5))
+    assert (box / "memory.reclaim").read_text() == "4096"
+    assert (box / "memory.max").read_text() == str(1 << 20)
+    assert (box / "cpu.max").read_text() == "200000 100000"
+
+
+def test_when_one_limit_is_refused_all_are_as_before(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.write_text("1\n")
+    second.write_text("2\n")
+    with pytest.raises(FileNotFoundError):
+        change([(first, "3"), (second, "4"), (tmp_path / "missing", "5")], is_lowered=False)
+    assert (first.read_text(), second.read_text()) == ("1\n", "2\n")
+
+
+def test_a_kernel_that_does_not_come_to_an_end_is_left_alone(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "memory.max")  # nobody reads it, so who writes waits
+    with pytest.raises(CgroupFault, match="in time"):
+        write_in_time(tmp_path / "memory.max", "1", 0.2)
 
 
 def test_all_v2_sandboxes_together_have_bounds(v2: CgroupsV2, tmp_path: Path) -> None:

@@ -62,31 +62,30 @@ def default_pids(wanted: int, of_all: int) -> int:
     return max(1, min(wanted, of_all // SHARE_OF_ALL))
 
 
-def v1_settings(limits: Limits) -> list[tuple[str, str]]:
-    """Translate limits into file names and values of cgroup v1, in the order to write them."""
-    settings = []
+def v1_settings(limits: Limits, memory_before: int | None = None) -> list[tuple[str, str]]:
+    """Translate limits into file names and values of cgroup v1, in the order to write them.
+
+    At no moment may memory alone have a higher limit than memory and swap together, so the order of
+    these two depends on the limit before; None is none, as in a cgroup that is new.
+    """
+    memory = _or_none(limits.memory_bytes, "-1")
+    alone, with_swap = ("memory.limit_in_bytes", memory), ("memory.memsw.limit_in_bytes", memory)
+    settings = [with_swap, alone] if _is_raised(memory_before, limits) else [alone, with_swap]
     if limits.cpus is not None:
         settings.append(("cpu.cfs_period_us", str(CPU_PERIOD_US)))
-        settings.append(("cpu.cfs_quota_us", str(_quota(limits.cpus))))
-    if limits.memory_bytes is not None:
-        settings.append(("memory.limit_in_bytes", str(limits.memory_bytes)))
-        settings.append(("memory.memsw.limit_in_bytes", str(limits.memory_bytes)))
-    if limits.pids is not None:
-        settings.append(("pids.max", str(limits.pids)))
-    return settings
+    quota = "-1" if limits.cpus is None else str(_quota(limits.cpus))
+    return [*settings, ("cpu.cfs_quota_us", quota), ("pids.max", _or_none(limits.pids, "max"))]
 
 
 def v2_settings(limits: Limits) -> list[tuple[str, str]]:
     """Translate limits into file names and values of cgroup v2."""
-    settings = []
-    if limits.cpus is not None:
-        settings.append(("cpu.max", f"{_quota(limits.cpus)} {CPU_PERIOD_US}"))
-    if limits.memory_bytes is not None:
-        settings.append(("memory.max", str(limits.memory_bytes)))
-        settings.append(("memory.swap.max", "0"))
-    if limits.pids is not None:
-        settings.append(("pids.max", str(limits.pids)))
-    return settings
+    quota = "max" if limits.cpus is None else str(_quota(limits.cpus))
+    return [
+        ("memory.max", _or_none(limits.memory_bytes, "max")),
+        ("memory.swap.max", "max" if limits.memory_bytes is None else "0"),
+        ("cpu.max", f"{quota} {CPU_PERIOD_US}"),
+        ("pids.max", _or_none(limits.pids, "max")),
+    ]
 
 
 def with_execd(limits: Limits) -> Limits:
@@ -98,3 +97,13 @@ def with_execd(limits: Limits) -> Limits:
 def _quota(cpus: float) -> int:
     # The kernel refuses less than a millisecond.
     return max(1000, int(cpus * CPU_PERIOD_US))
+
+
+def _or_none(limit: int | None, none: str) -> str:
+    return none if limit is None else str(limit)
+
+
+def _is_raised(before: int | None, limits: Limits) -> bool:
+    if before is None:
+        return False
+    return limits.memory_bytes is None or limits.memory_bytes > before

@@ -10,9 +10,11 @@ from pathlib import Path
 from opensandbox_server.runtimes.oci.bounds import Limits, v2_settings, with_execd
 from opensandbox_server.runtimes.oci.launcher.cgroups.files import (
     CgroupFault,
+    change,
     counter,
     wait_until,
     write,
+    write_in_time,
 )
 from opensandbox_server.runtimes.oci.launcher.cgroups.tree import (
     COMMANDS,
@@ -64,13 +66,24 @@ class CgroupsV2(Cgroups):
             write(directory / file, value)
         self.entrance(name).parent.mkdir(exist_ok=True)
 
+    def change(self, name: str, limits: Limits) -> None:
+        """Free memory first: the kernel takes any limit, and kills whoever is above it."""
+        directory, memory = self._directory(name), limits.memory_bytes
+        before = (directory / "memory.max").read_text().strip()
+        is_lowered = memory is not None and (before == "max" or memory < int(before))
+        if memory is not None and is_lowered:
+            self._free(directory, memory)
+        files = [(directory / file, value) for file, value in v2_settings(with_execd(limits))]
+        pids = dict(v2_settings(limits))["pids.max"]
+        commands = self.entrance(name).parent / "pids.max"
+        change([*files, (commands, pids)], is_lowered=is_lowered)
+
     def divide(self, name: str, limits: Limits) -> None:
         """Make it a threaded part: a single thread of execd, the one that forks, lives there."""
         directory, commands = self._directory(name), self.entrance(name).parent
         write(commands / "cgroup.type", "threaded")
         write(directory / "cgroup.subtree_control", "+pids")
-        if limits.pids is not None:
-            write(commands / "pids.max", str(limits.pids))
+        write(commands / "pids.max", dict(v2_settings(limits))["pids.max"])
 
     def entrance(self, name: str) -> Path:
         """Return the file that moves single threads."""
@@ -104,6 +117,14 @@ class CgroupsV2(Cgroups):
             write(self._directory(name) / "cgroup.kill", "1")
             return
         super().kill(name)
+
+    def _free(self, directory: Path, wanted: int) -> None:
+        used = directory / "memory.current"
+        if (more := int(used.read_text()) - wanted) > 0:
+            with contextlib.suppress(CgroupFault):  # it may have freed some of it, and enough
+                write_in_time(directory / "memory.reclaim", str(more))
+        if int(used.read_text()) > wanted:
+            raise CgroupFault(f"more than {wanted} bytes are in use and cannot be freed")
 
     def _directory(self, name: str) -> Path:
         return self.paths(name)["unified"]

@@ -6,8 +6,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 REMOVE_SECONDS = 5.0
@@ -19,6 +20,13 @@ _OPTIONAL = ("memory.swap.max", "memory.memsw.limit_in_bytes", "io.weight", "blk
 """Missing on a host that does not account swap, or whose disks have no such scheduler."""
 
 
+NO_LIMIT = ("-1", "max")
+"""How a value begins that lifts a limit; a kernel without such limits needs no file for that."""
+LOWER_SECONDS = 5.0
+"""How long the kernel may look for memory to free, while a sandbox may use ever more of it."""
+_INTO_FILE = 'printf %s "$1" > "$2"'
+
+
 class CgroupFault(Exception):
     """The kernel did not do what was asked of a cgroup."""
 
@@ -28,7 +36,7 @@ def write(file: Path, value: str) -> None:
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CLOEXEC)
     except FileNotFoundError:
-        if file.name in _OPTIONAL:
+        if file.name in _OPTIONAL or value.split()[0] in NO_LIMIT:
             return
         raise
     try:
@@ -37,6 +45,38 @@ def write(file: Path, value: str) -> None:
         raise CgroupFault(f"write {value} to {file}: {error.strerror}") from error
     finally:
         os.close(descriptor)
+
+
+def change(settings: Sequence[tuple[Path, str]], *, is_lowered: bool) -> None:
+    """Write all the values that are others, or none. Raises CgroupFault, with all as before."""
+    with contextlib.ExitStack() as undo:
+        for file, value in settings:
+            before = file.read_text().strip() if file.exists() else None
+            if before == value:
+                continue
+            if is_lowered and file.name.startswith("memory."):
+                write_in_time(file, value)
+            else:
+                write(file, value)
+            if before is not None:
+                undo.callback(write, file, before)
+        undo.pop_all()
+
+
+def write_in_time(file: Path, value: str, seconds: float = LOWER_SECONDS) -> None:
+    """Write a value below which a sandbox may have to come first. Raises CgroupFault.
+
+    The kernel frees memory as long as it finds some, which a sandbox can make last for ever, and
+    only the end of the process that writes makes it give up: so that is another one.
+    """
+    words = ["/bin/sh", "-c", _INTO_FILE, "sh", value, str(file)]
+    try:
+        done = subprocess.run(words, env={}, capture_output=True, check=False, timeout=seconds)
+    except subprocess.TimeoutExpired as fault:
+        raise CgroupFault("the kernel did not free enough memory in time") from fault
+    if done.returncode:
+        reason = done.stderr.decode(errors="replace").strip().rpartition(": ")[2]
+        raise CgroupFault(f"the kernel refuses {file.name} of {value}: {reason}")
 
 
 def processes(directory: Path) -> list[int]:

@@ -68,6 +68,13 @@ class Cgroups(abc.ABC):
         """Make the cgroup with its limits, and in it the part for what execd starts."""
 
     @abc.abstractmethod
+    def change(self, name: str, limits: Limits) -> None:
+        """Give a cgroup that is in use other limits. Raises CgroupFault, with all as before.
+
+        Nobody is killed to get below a limit.
+        """
+
+    @abc.abstractmethod
     def divide(self, name: str, limits: Limits) -> None:
         """Let single threads be in that part; to be called before anything else is in it."""
 

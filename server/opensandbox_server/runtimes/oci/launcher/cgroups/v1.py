@@ -13,6 +13,7 @@ from pathlib import Path
 from opensandbox_server.runtimes.oci.bounds import Limits, v1_settings, with_execd
 from opensandbox_server.runtimes.oci.launcher.cgroups.files import (
     CgroupFault,
+    change,
     counter,
     wait_until,
     write,
@@ -66,10 +67,9 @@ class CgroupsV1(Cgroups):
         paths = self.paths("")
         for kind in self._used:
             paths[kind].mkdir(exist_ok=True)
-        # It may not be less than the limit without swap, not even while both are raised.
-        write(paths["memory"] / "memory.memsw.limit_in_bytes", "-1")
         used = int((paths["memory"] / "memory.usage_in_bytes").read_text())
-        self._write(paths, v1_settings(at_least(bounds, used)))
+        for file, value in self._files("", at_least(bounds, used), _memory_limit(paths)):
+            write(file, value)
         self._follow()
         if "blkio" in paths:
             write(paths["blkio"] / "blkio.bfq.weight", HALF_WEIGHT)
@@ -79,15 +79,20 @@ class CgroupsV1(Cgroups):
         paths = self.paths(name)
         for kind in self._used:
             paths[kind].mkdir(exist_ok=True)
-        self._write(paths, v1_settings(with_execd(limits)))
         commands = self.entrance(name).parent
         commands.mkdir(exist_ok=True)
-        if limits.pids is not None:
-            write(commands / "pids.max", str(limits.pids))
+        for file, value in self._files(name, limits):
+            write(file, value)
         write(paths["devices"] / "devices.deny", "a")
         for kind, major, minor, access in DEVICES:
             entry = f"{kind} {major}:{'*' if minor is None else minor} {access}"
             write(paths["devices"] / "devices.allow", entry)
+
+    def change(self, name: str, limits: Limits) -> None:
+        """Write what is different; the kernel refuses a limit that it cannot get memory below."""
+        before = _memory_limit(self.paths(name))
+        is_lowered = limits.memory_bytes is not None and limits.memory_bytes < before
+        change(self._files(name, limits, before), is_lowered=is_lowered)
 
     def divide(self, name: str, limits: Limits) -> None:
         """Do nothing: threads are moved one by one in any part."""
@@ -164,9 +169,21 @@ class CgroupsV1(Cgroups):
             return False
         return True
 
-    def _write(self, paths: Mapping[str, Path], settings: Sequence[tuple[str, str]]) -> None:
-        for file, value in settings:
-            write(paths[file.partition(".")[0]] / file, value)
+    def _files(
+        self, name: str, limits: Limits, memory_before: int | None = None
+    ) -> list[tuple[Path, str]]:
+        """Return where what is written: of all sandboxes, or of one and of the part in it."""
+        paths = self.paths(name)
+        settings = v1_settings(with_execd(limits) if name else limits, memory_before)
+        files = [(paths[file.partition(".")[0]] / file, value) for file, value in settings]
+        if name:
+            pids = dict(v1_settings(limits))["pids.max"]
+            files.append((self.entrance(name).parent / "pids.max", pids))
+        return files
+
+
+def _memory_limit(paths: Mapping[str, Path]) -> int:
+    return int((paths["memory"] / "memory.limit_in_bytes").read_text())
 
 
 def _one_per_hierarchy(mounts: Mapping[str, Path], kinds: Sequence[str]) -> list[str]:
