@@ -14,12 +14,15 @@ import selectors
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 PIPE_BYTES = 1024 * 1024
 KEPT_BYTES = 512 * 1024
 """At least this much of the end of the output is kept, at most twice of it."""
+POSITION = "log.position"
+"""Says how much was written before what is in the log, and which file that log is."""
 READ_BYTES = 256 * 1024
 """Read at a time, so that the others' turn comes soon."""
 
@@ -76,6 +79,8 @@ class _Source:
     pipe: int
     file: int
     size: int
+    begin: int
+    """The position of the first byte in the file."""
     second: float = 0.0
     read: int = 0
     kept: int = 0
@@ -84,10 +89,15 @@ class _Source:
 
 
 class Logs:
-    """One thread that reads all pipes."""
+    """One thread that reads all pipes.
 
-    def __init__(self) -> None:
-        """Start with no pipes."""
+    A position counts what went into the log. What is dropped because it came too fast has none.
+    """
+
+    def __init__(self, tell: Callable[[str], None] = lambda _: None) -> None:
+        """Start with no pipes. Who waits for more of a log is told once, by the sandbox's name."""
+        self._tell = tell
+        self._awaited: set[str] = set()
         self._selector = selectors.EpollSelector()
         self._sources: dict[str, _Source] = {}
         self._lock = threading.Lock()
@@ -104,7 +114,10 @@ class Logs:
         file = os.open(
             directory / "log", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600
         )
-        source = _Source(directory, pipe, file, os.fstat(file).st_size)
+        begin = _begin(directory, file)
+        if begin:
+            _write_position(directory, begin, file)
+        source = _Source(directory, pipe, file, os.fstat(file).st_size, begin)
         with self._lock:
             self._sources[name] = source
             self._selector.register(pipe, selectors.EVENT_READ, source)
@@ -123,6 +136,22 @@ class Logs:
             self._waiting.pop(source.pipe, None)
             os.close(source.pipe)
             os.close(source.file)
+            self._tell_awaiting(name)
+
+    def read(
+        self, name: str, directory: Path, since: int, most: int, *, is_followed: bool
+    ) -> tuple[int, bytes, bool]:
+        """Return at most so many bytes, the position of the first, and whether nothing will follow.
+
+        Who follows and gets nothing is told when there is more.
+        """
+        with self._lock:
+            source = self._sources.get(name)
+            begin = source.begin if source else None
+            position, data = _read_kept(directory, since, most, begin)
+            if is_followed and source and not data:
+                self._awaited.add(name)
+            return position, data, source is None
 
     def close(self) -> None:
         """Stop reading."""
@@ -196,15 +225,64 @@ class Logs:
         source.kept += len(data)
         self._kept += len(data)
         with contextlib.suppress(OSError):  # a full disk must not stop the sandbox
-            os.write(source.file, data)
-            source.size += len(data)
+            source.size += os.write(source.file, data)
             if source.size > KEPT_BYTES:
                 self._rotate(source)
+        if data:
+            self._tell_awaiting(source.directory.name)
+
+    def _tell_awaiting(self, name: str) -> None:
+        if name in self._awaited:
+            self._awaited.discard(name)
+            self._tell(name)
 
     def _rotate(self, source: _Source) -> None:
-        path = source.directory / "log"
-        path.replace(source.directory / "log.1")
-        former = source.file
-        source.file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        directory, former = source.directory, source.file
+        fresh = directory / "log.new"
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        source.file = os.open(fresh, flags, 0o600)
         os.close(former)
-        source.size = 0
+        source.begin, source.size = source.begin + source.size, 0
+        _write_position(directory, source.begin, source.file)
+        (directory / "log").replace(directory / "log.1")
+        fresh.replace(directory / "log")
+
+
+def _write_position(directory: Path, position: int, file: int) -> None:
+    """Write whole where a log begins; on a full disk positions are lost, and no output."""
+    with contextlib.suppress(OSError):
+        written = directory / f"{POSITION}.new"
+        written.write_text(f"{position} {os.fstat(file).st_ino}")
+        written.replace(directory / POSITION)
+
+
+def _begin(directory: Path, file: int) -> int:
+    """Return the position of the first byte of a log.
+
+    Where a rotation was cut off the position is that of the log after it, which was still empty.
+    0.1.0 wrote none: then what it kept is all there was.
+    """
+    found = os.fstat(file)
+    try:
+        position, inode = map(int, (directory / POSITION).read_text().split())
+    except (FileNotFoundError, ValueError):
+        former = directory / "log.1"
+        return former.stat().st_size if former.exists() else 0
+    return position if inode == found.st_ino else max(0, position - found.st_size)
+
+
+def _read_kept(directory: Path, since: int, most: int, begin: int | None) -> tuple[int, bytes]:
+    """Return at most so many bytes from the position on, or from the first that is still kept."""
+    position = since
+    with contextlib.suppress(FileNotFoundError), (directory / "log").open("rb") as log:
+        begin = _begin(directory, log.fileno()) if begin is None else begin
+        position = min(since, begin + os.fstat(log.fileno()).st_size)
+        if position < begin:
+            with contextlib.suppress(FileNotFoundError), (directory / "log.1").open("rb") as former:
+                position = max(position, begin - os.fstat(former.fileno()).st_size)
+                former.seek(position - begin, os.SEEK_END)
+                return position, former.read(most)
+        position = max(position, begin)
+        log.seek(position - begin)
+        return position, log.read(most)
+    return position, b""
