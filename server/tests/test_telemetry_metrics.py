@@ -10,7 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from opensandbox_server.runtimes.base import Instance, RuntimeHome, SandboxSpec, Secrets
+from opensandbox_server.runtimes.base import (
+    Instance,
+    RuntimeHome,
+    SandboxSpec,
+    Secrets,
+    SnapshotRef,
+)
 from opensandbox_server.runtimes.fake import FakeRuntime
 from opensandbox_server.telemetry.metrics import Metrics
 from opensandbox_server.telemetry.stalls import MEASURE_SECONDS, measure_stalls
@@ -155,7 +161,7 @@ class TestCreates:
 class Stumbling(FakeRuntime):
     """A runtime with a fault of its own in every start."""
 
-    async def start(self, spec: SandboxSpec, secrets: Secrets) -> Instance:  # noqa: ARG002
+    async def start(self, spec: SandboxSpec, *_: object) -> Instance:
         raise KeyError(spec.id)
 
 
@@ -194,10 +200,12 @@ class Waiting(FakeRuntime):
         super().__init__(home)
         self.is_asked, self.may_start = asyncio.Event(), asyncio.Event()
 
-    async def start(self, spec: SandboxSpec, secrets: Secrets) -> Instance:
+    async def start(
+        self, spec: SandboxSpec, secrets: Secrets, source: SnapshotRef | None = None
+    ) -> Instance:
         self.is_asked.set()
         await self.may_start.wait()
-        return await super().start(spec, secrets)
+        return await super().start(spec, secrets, source)
 
 
 class TestState:

@@ -17,7 +17,7 @@ import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from opensandbox_server.errors import StartupError
-from opensandbox_server.runtimes.base import Instance, SandboxSpec, Secrets
+from opensandbox_server.runtimes.base import Instance, SandboxSpec, Secrets, SnapshotRef
 from opensandbox_server.runtimes.fake import FakeRuntime
 from opensandbox_server.telemetry.spans import span
 from opensandbox_server.telemetry.tracing import trace_id_of
@@ -98,9 +98,11 @@ async def test_a_request_without_a_trace_begins_one(tmp_path: Path, collector: C
 class Detailed(FakeRuntime):
     """A runtime that measures something inside of its start."""
 
-    async def start(self, spec: SandboxSpec, secrets: Secrets) -> Instance:
+    async def start(
+        self, spec: SandboxSpec, secrets: Secrets, source: SnapshotRef | None = None
+    ) -> Instance:
         with span("inside"):
-            return await super().start(spec, secrets)
+            return await super().start(spec, secrets, source)
 
 
 async def test_a_span_in_another_is_below_it(tmp_path: Path, collector: Collector) -> None:

@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+from opensandbox_server.runtimes.images import Images
+from opensandbox_server.runtimes.volumes import Volumes
+
 
 class RuntimeFault(Exception):
     """A runtime could not do what it was asked. The message says why and what to do next."""
@@ -21,6 +24,10 @@ class ImageUnknown(RuntimeFault):
 
 class StartFailed(RuntimeFault):
     """The instance could not be started; nothing of it is left."""
+
+
+class UpdateFailed(RuntimeFault):
+    """The instance could not be changed; it goes on as it was."""
 
 
 class InstanceUnknown(RuntimeFault):
@@ -48,8 +55,13 @@ class InstanceState(enum.Enum):
 
 
 class Feature(enum.Enum):
-    """What a runtime can do beyond its verbs. A create that asks for more is refused by name."""
+    """What not every runtime can do. Whoever asks for one that is missing is refused by name."""
 
+    PAUSE = "pause a sandbox"
+    UPDATE = "change the limits of a sandbox that runs"
+    SNAPSHOT = "keep snapshots of sandboxes"
+    VOLUMES = "mount volumes"
+    EGRESS = "control where a sandbox connects to"
     DISK = "limit disk space"
     GPU = "give sandboxes a GPU"
     HOSTNAME = "name a sandbox"
@@ -59,7 +71,7 @@ class Feature(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """Limits of one sandbox; None is no limit of its own."""
+    """Limits of one sandbox; where it has none of its own, None, the runtime may have one."""
 
     cpus: float | None = None
     memory_bytes: int | None = None
@@ -86,6 +98,23 @@ class SandboxSpec:
     is_readonly: bool = False
     hostname: str | None = None
     """What it calls itself; None leaves that to the runtime."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What becomes different of an instance that is there; None leaves a part as it is."""
+
+    resources: Resources | None = None
+    """All its limits from now on, as a start would be given them: a None in it lifts a limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRef:
+    """The files of an instance at one moment, as only the runtime that kept them understands it."""
+
+    id: str
+    size_bytes: int
+    """What it takes; it counts against its owner's limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,15 +145,32 @@ class Instance:
     started_at: datetime
     exit_code: int | None = None
     reason: str = ""
+    limits: Resources = Resources()
+    """What holds for it now, also where it has no limit of its own, as far as that is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """One instance with what helps to understand it; logs are the entrypoint's output, bounded."""
+    """One instance with what helps to understand it."""
 
     instance: Instance
     logs: str
+    """The end of the entrypoint's output; all that is kept of it: see Runtime.logs."""
     details: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class LogPart:
+    """Some of what an entrypoint wrote."""
+
+    position: int
+    """Of its first byte: more than the end of the part before where something is kept no longer."""
+    data: bytes
+
+    @property
+    def end(self) -> int:
+        """Where the next part begins, if nothing is missing."""
+        return self.position + len(self.data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +217,24 @@ class Runtime(abc.ABC):
 
     name: str
     features: frozenset[Feature] = frozenset()
+    """What its usual tier can do; found out once, complete when prepare returns."""
+    images: Images | None = None
+    """Its images; None where they are somebody else's business, as those of a cluster's nodes."""
+    volumes: Volumes | None = None
+    """Its volumes; None without Feature.VOLUMES."""
+    is_authoritative: bool = False
+    """True where instances are also made by others, and are wanted because they are there.
+
+    Whoever compares them with a store must then not end what the store does not know.
+    """
+
+    def features_of(self, isolation: str | None) -> frozenset[Feature]:  # noqa: ARG002
+        """Return what the tier asked for can do; one that is not here is refused by start."""
+        return self.features
+
+    def lacks(self, feature: Feature) -> NotSupported:
+        """Return what is raised when it is asked for a feature that it has not."""
+        return NotSupported(f"the {self.name} runtime cannot {feature.value}")
 
     async def doctor(self) -> Sequence[Finding]:
         """Look at the host without changing it. Works before prepare and for any user."""
@@ -197,10 +261,13 @@ class Runtime(abc.ABC):
         """Release what prepare made. Instances go on running; a later prepare finds them again."""
 
     @abc.abstractmethod
-    async def start(self, spec: SandboxSpec, secrets: Secrets) -> Instance:
+    async def start(
+        self, spec: SandboxSpec, secrets: Secrets, source: SnapshotRef | None = None
+    ) -> Instance:
         """Make an instance and return when requests to its execd are answered or queued.
 
-        Raises ImageUnknown, StartFailed, NotSupported; then nothing of the instance is left.
+        Its files are those of the image, or of a snapshot of an instance of that image. Raises
+        ImageUnknown, StartFailed, NotSupported; then nothing of the instance is left.
         """
 
     @abc.abstractmethod
@@ -210,26 +277,36 @@ class Runtime(abc.ABC):
         Repeats safely: an unknown id is no error. Works on paused and exited instances.
         """
 
-    @abc.abstractmethod
-    async def pause(self, instance_id: str) -> None:
+    async def pause(self, instance_id: str) -> None:  # noqa: ARG002
         """Freeze every process. Repeats safely. Raises InstanceUnknown; WrongState if it exited."""
+        raise self.lacks(Feature.PAUSE)
 
-    @abc.abstractmethod
-    async def resume(self, instance_id: str) -> None:
-        """Undo pause. Repeats safely. Raises InstanceUnknown, WrongState when it exited."""
+    async def resume(self, instance_id: str) -> Instance:  # noqa: ARG002
+        """Undo pause, and return the instance as it is then: its execd may be elsewhere.
 
-    async def snapshot(self, instance_id: str, snapshot_id: str) -> None:  # noqa: ARG002
-        """Keep the file system of an instance under snapshot_id. Raises NotSupported."""
-        raise NotSupported(f"the {self.name} runtime has no snapshots yet")
+        Repeats safely. Raises InstanceUnknown, WrongState when it exited.
+        """
+        raise self.lacks(Feature.PAUSE)
 
-    async def restore(
-        self,
-        spec: SandboxSpec,  # noqa: ARG002
-        secrets: Secrets,  # noqa: ARG002
-        snapshot_id: str,  # noqa: ARG002
-    ) -> Instance:
-        """Start spec from a snapshot; as start. Raises NotSupported where it cannot."""
-        raise NotSupported(f"the {self.name} runtime has no snapshots yet")
+    async def update(self, instance_id: str, change: Change) -> Instance:  # noqa: ARG002
+        """Change an instance, running or paused; all of it holds when this returns. Repeats safely.
+
+        Nothing in it is ended to get below a limit. Raises UpdateFailed when that cannot be, or for
+        another reason, and then everything is as before; InstanceUnknown; WrongState if it exited.
+        """
+        raise self.lacks(Feature.UPDATE)
+
+    async def snapshot(self, instance_id: str) -> SnapshotRef:  # noqa: ARG002
+        """Keep the files of an instance as they are at one moment; it goes on in its state.
+
+        Raises InstanceUnknown. A snapshot is kept until it is forgotten, whatever becomes of the
+        instance.
+        """
+        raise self.lacks(Feature.SNAPSHOT)
+
+    async def forget(self, snapshot: SnapshotRef) -> None:  # noqa: ARG002
+        """Remove a snapshot; instances started from it go on. Repeats safely."""
+        raise self.lacks(Feature.SNAPSHOT)
 
     @abc.abstractmethod
     async def instances(self) -> Sequence[Instance]:
@@ -240,5 +317,20 @@ class Runtime(abc.ABC):
         """One instance as it is now, with its logs. Raises InstanceUnknown."""
 
     @abc.abstractmethod
+    def logs(
+        self, instance_id: str, since: int = 0, *, follow: bool = False
+    ) -> AsyncIterator[LogPart]:
+        """Give what the entrypoint wrote, as bytes, from a position on: that of the first is 0.
+
+        What is no longer kept is left out, which the position of the next part shows. Without
+        follow it ends with what there is; else with the instance, or when it is closed. Positions
+        hold as long as the instance is there, for other processes of this server too. Nothing is
+        held for a slow reader. The first step raises InstanceUnknown.
+        """
+
+    @abc.abstractmethod
     def watch(self) -> AsyncIterator[RuntimeEvent]:
-        """Tell of instances that end by themselves, from the call on, until it is closed."""
+        """Tell of instances that end by themselves, from the call on, until it is closed.
+
+        Whoever calls this first and instances() then misses nothing; no position is needed.
+        """

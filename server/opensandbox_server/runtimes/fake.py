@@ -17,7 +17,7 @@ import shutil
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,18 +25,23 @@ from typing import Any
 from opensandbox_server.host.spawn import Child, adopt, spawn
 from opensandbox_server.runtimes import execd
 from opensandbox_server.runtimes.base import (
+    Change,
     ExecdAddress,
+    Feature,
     Finding,
     ImageUnknown,
     Inspection,
     Instance,
     InstanceState,
     InstanceUnknown,
+    LogPart,
+    Resources,
     Runtime,
     RuntimeEvent,
     RuntimeHome,
     SandboxSpec,
     Secrets,
+    SnapshotRef,
     StartFailed,
     WrongState,
 )
@@ -47,9 +52,14 @@ from opensandbox_server.runtimes.process_tree import (
     signal_tree,
     start_time,
 )
+from opensandbox_server.runtimes.watchers import Watchers
 
 LOG_BYTES = 256 * 1024
 """How much of the entrypoint's output is shown."""
+LOG_PART_BYTES = 64 * 1024
+"""At most so much of it is read at a time."""
+LOOK_SECONDS = 0.05
+"""Between two looks for more output: processes write into files, and nobody tells of that."""
 
 END_SECONDS = 5.0
 """How long execd that closed its socket may take to end."""
@@ -67,7 +77,7 @@ class FakeRuntime(Runtime):
     """Instances that are processes of the server's own user, or nothing at all."""
 
     name = "fake"
-    features = frozenset()  # nothing here is kept from anything else
+    features = frozenset({Feature.PAUSE, Feature.UPDATE})
 
     def __init__(self, home: RuntimeHome) -> None:
         """Take the home; prepare looks into it."""
@@ -75,7 +85,7 @@ class FakeRuntime(Runtime):
             raise ValueError(f"{', '.join(sorted(unknown))}: unknown key; [fake] has none")
         self._home = home
         self._processes: dict[str, _Process] = {}
-        self._watchers: set[asyncio.Queue[RuntimeEvent]] = set()
+        self._watchers = Watchers()
         self._sweeps: set[asyncio.Future[None]] = set()
 
     async def doctor(self) -> Sequence[Finding]:
@@ -100,14 +110,20 @@ class FakeRuntime(Runtime):
             if process.child:
                 process.child.forget()
 
-    async def start(self, spec: SandboxSpec, secrets: Secrets) -> Instance:
-        """Make an instance."""
+    async def start(
+        self, spec: SandboxSpec, secrets: Secrets, source: SnapshotRef | None = None
+    ) -> Instance:
+        """Make an instance. Its limits are only kept: nothing here is kept from anything else."""
+        if source is not None:
+            raise self.lacks(Feature.SNAPSHOT)
         if spec.image.startswith("unknown"):
             raise ImageUnknown(f"image {spec.image} is not here; try any other name")
         if spec.image.startswith("broken"):
             raise StartFailed(f"image {spec.image} never starts")
         address = ExecdAddress(socket=self._sockets / spec.id / "execd.sock")
-        instance = Instance(spec.id, InstanceState.RUNNING, address, datetime.now(UTC))
+        instance = Instance(
+            spec.id, InstanceState.RUNNING, address, datetime.now(UTC), limits=spec.resources
+        )
         process = _Process(instance, spec.image)
         self._processes[spec.id] = process
         if self._home.execd:
@@ -131,9 +147,19 @@ class FakeRuntime(Runtime):
         """Stop every process of the tree."""
         await self._change(instance_id, InstanceState.PAUSED, signal.SIGSTOP)
 
-    async def resume(self, instance_id: str) -> None:
+    async def resume(self, instance_id: str) -> Instance:
         """Let every process of the tree go on."""
         await self._change(instance_id, InstanceState.RUNNING, signal.SIGCONT)
+        return self._get(instance_id).instance
+
+    async def update(self, instance_id: str, change: Change) -> Instance:
+        """Keep other limits, which hold nothing back."""
+        process = self._get_alive(instance_id)
+        if change.resources is not None:
+            process.instance = replace(process.instance, limits=change.resources)
+            if process.child:
+                await _whole(_write_record, self._files / instance_id, process)
+        return process.instance
 
     async def instances(self) -> Sequence[Instance]:
         """Return all of them."""
@@ -145,11 +171,25 @@ class FakeRuntime(Runtime):
         logs = await asyncio.to_thread(_tail, self._files / instance_id / "log")
         return Inspection(process.instance, logs, {"runtime": self.name, "image": process.image})
 
+    async def logs(
+        self, instance_id: str, since: int = 0, *, follow: bool = False
+    ) -> AsyncIterator[LogPart]:
+        """Read the file that its processes write into; nothing of it is ever dropped."""
+        process, position = self._get(instance_id), since
+        while True:
+            is_over = process.instance.state == InstanceState.EXITED or not follow
+            part = await asyncio.to_thread(_read, self._files / instance_id / "log", position)
+            if part.data:
+                yield part
+                position = part.end
+            elif is_over or self._processes.get(instance_id) is not process:
+                return
+            else:
+                await asyncio.sleep(LOOK_SECONDS)
+
     def watch(self) -> AsyncIterator[RuntimeEvent]:
         """Tell of instances that end by themselves."""
-        queue: asyncio.Queue[RuntimeEvent] = asyncio.Queue()
-        self._watchers.add(queue)
-        return self._drain(queue)
+        return self._watchers.add()
 
     def exit(self, instance_id: str, status: int | None) -> None:
         """Let an instance end by itself, as when its entrypoint returns."""
@@ -159,8 +199,7 @@ class FakeRuntime(Runtime):
         process.instance = replace(
             process.instance, state=InstanceState.EXITED, exit_code=_exit_code(status)
         )
-        for queue in self._watchers:
-            queue.put_nowait(RuntimeEvent(process.instance))
+        self._watchers.tell(process.instance)
 
     @property
     def _sockets(self) -> Path:
@@ -175,21 +214,18 @@ class FakeRuntime(Runtime):
             raise InstanceUnknown(f"there is no instance {instance_id}")
         return self._processes[instance_id]
 
-    async def _change(self, instance_id: str, state: InstanceState, number: signal.Signals) -> None:
+    def _get_alive(self, instance_id: str) -> _Process:
         process = self._get(instance_id)
         if process.instance.state == InstanceState.EXITED:
             raise WrongState(f"instance {instance_id} has exited")
+        return process
+
+    async def _change(self, instance_id: str, state: InstanceState, number: signal.Signals) -> None:
+        process = self._get_alive(instance_id)
         if process.child:
             await asyncio.to_thread(signal_tree, process.child.pid, number)
         if not (process.child and process.child.has_ended):
             process.instance = replace(process.instance, state=state)
-
-    async def _drain(self, queue: asyncio.Queue[RuntimeEvent]) -> AsyncIterator[RuntimeEvent]:
-        try:
-            while True:
-                yield await queue.get()
-        finally:
-            self._watchers.discard(queue)
 
     async def _begin(
         self, spec: SandboxSpec, secrets: Secrets, program: Path, process: _Process
@@ -228,9 +264,12 @@ class FakeRuntime(Runtime):
             try:
                 await asyncio.to_thread(self._end_leftovers, instance_id)
             finally:  # its end is news, whatever is left of it
-                self.exit(instance_id, status)
+                if self._processes.get(instance_id) is process:
+                    self.exit(instance_id, status)
 
         def ended(status: int | None) -> None:
+            if self._processes.get(instance_id) is not process:
+                return  # it was stopped, and another may have its name already
             sweeping = asyncio.ensure_future(sweep(status))
             self._sweeps.add(sweeping)
             sweeping.add_done_callback(self._sweeps.discard)
@@ -292,9 +331,9 @@ class FakeRuntime(Runtime):
     async def _find_again(self, instance_id: str, kept: dict[str, Any]) -> None:
         address = ExecdAddress(socket=self._sockets / instance_id / "execd.sock")
         began = datetime.fromisoformat(kept["started_at"])
-        process = _Process(
-            Instance(instance_id, InstanceState.RUNNING, address, began), kept["image"]
-        )
+        limits = Resources(**kept.get("limits", {}))
+        instance = Instance(instance_id, InstanceState.RUNNING, address, began, limits=limits)
+        process = _Process(instance, kept["image"])
         self._processes[instance_id] = process
         if start_time(kept["pid"]) != kept["start"]:
             await asyncio.to_thread(self._end_leftovers, instance_id)
@@ -320,8 +359,13 @@ def _write_record(files: Path, process: _Process) -> None:
     """Write it whole or not at all."""
     assert process.child is not None
     pid, instance = process.child.pid, process.instance
-    record = {"pid": pid, "start": start_time(pid), "image": process.image}
-    record["started_at"] = instance.started_at.isoformat()
+    record = {
+        "pid": pid,
+        "start": start_time(pid),
+        "image": process.image,
+        "started_at": instance.started_at.isoformat(),
+        "limits": asdict(instance.limits),
+    }
     written = files / "instance.json.new"
     written.write_text(json.dumps(record))
     written.rename(files / "instance.json")
@@ -335,6 +379,16 @@ def _exit_code(status: int | None) -> int | None:
 def _is_stopped(pid: int) -> bool:
     stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     return stat.rpartition(")")[2].split()[0] == "T"
+
+
+def _read(path: Path, position: int) -> LogPart:
+    try:
+        with path.open("rb") as file:
+            begin = min(position, os.fstat(file.fileno()).st_size)
+            file.seek(begin)
+            return LogPart(begin, file.read(LOG_PART_BYTES))
+    except FileNotFoundError:
+        return LogPart(position, b"")
 
 
 def _tail(path: Path) -> str:

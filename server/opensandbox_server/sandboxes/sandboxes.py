@@ -177,7 +177,7 @@ class Sandboxes:
                 raise errors.NotPaused(f"Sandbox {sandbox_id} is {sandbox.status.state}.")
             async with self._changing(sandbox, SandboxState.RESUMING):
                 with faults_of_runtime(errors.ResumeFault):
-                    await self._runtime.resume(sandbox_id)
+                    sandbox.instance = await self._runtime.resume(sandbox_id)
                 await self._routes.put(sandbox.route(is_paused=False))
                 self._see_state(sandbox, base.InstanceState.RUNNING)
             await self._notes.note(sandbox_id, "Resumed", state=sandbox.status.state)

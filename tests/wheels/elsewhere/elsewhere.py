@@ -4,14 +4,17 @@
 from collections.abc import AsyncIterator, Sequence
 
 from opensandbox_server.runtimes.base import (
+    Change,
     Finding,
     Inspection,
     Instance,
+    LogPart,
     Runtime,
     RuntimeEvent,
     RuntimeHome,
     SandboxSpec,
     Secrets,
+    SnapshotRef,
 )
 from opensandbox_server.runtimes.fake import FakeRuntime
 
@@ -41,9 +44,11 @@ class ElsewhereRuntime(Runtime):
         """Disconnect; instances go on."""
         await self._machines.close()
 
-    async def start(self, spec: SandboxSpec, secrets: Secrets) -> Instance:
+    async def start(
+        self, spec: SandboxSpec, secrets: Secrets, source: SnapshotRef | None = None
+    ) -> Instance:
         """Start an instance."""
-        return await self._machines.start(spec, secrets)
+        return await self._machines.start(spec, secrets, source)
 
     async def stop(self, instance_id: str) -> None:
         """End an instance."""
@@ -53,9 +58,13 @@ class ElsewhereRuntime(Runtime):
         """Freeze an instance."""
         await self._machines.pause(instance_id)
 
-    async def resume(self, instance_id: str) -> None:
+    async def resume(self, instance_id: str) -> Instance:
         """Thaw an instance."""
-        await self._machines.resume(instance_id)
+        return await self._machines.resume(instance_id)
+
+    async def update(self, instance_id: str, change: Change) -> Instance:
+        """Give an instance other limits."""
+        return await self._machines.update(instance_id, change)
 
     async def instances(self) -> Sequence[Instance]:
         """List the instances."""
@@ -64,6 +73,12 @@ class ElsewhereRuntime(Runtime):
     async def inspect(self, instance_id: str) -> Inspection:
         """Look at one instance."""
         return await self._machines.inspect(instance_id)
+
+    def logs(
+        self, instance_id: str, since: int = 0, *, follow: bool = False
+    ) -> AsyncIterator[LogPart]:
+        """Read what an entrypoint wrote."""
+        return self._machines.logs(instance_id, since, follow=follow)
 
     def watch(self) -> AsyncIterator[RuntimeEvent]:
         """Tell of instances that end by themselves."""

@@ -43,6 +43,11 @@ LAUNCHER: Sequence[str] = (
 )
 """How the launcher is started."""
 
+
+class LauncherRefused(RuntimeFault):
+    """The launcher could not do it; the message says why."""
+
+
 _FAULTS: dict[str, type[RuntimeFault]] = {"unknown": InstanceUnknown, "ended": WrongState}
 
 
@@ -56,12 +61,17 @@ class LauncherClient:
     def __init__(
         self,
         tell: Callable[[Description], None],
+        logged: Callable[[str], None],
         gone: Callable[[], None],
         command: Sequence[str],
     ) -> None:
-        """Events go to tell; gone is called when the process hangs up, and has yet to be closed."""
+        """Ends go to tell, names of sandboxes that wrote to logged; gone is called at the end.
+
+        The process has hung up then, and has yet to be closed.
+        """
         self._command = command
         self._tell = tell
+        self._logged = logged
         self._gone = gone
         self._channel: socket.socket | None = None
         self._child: Child | None = None
@@ -101,7 +111,7 @@ class LauncherClient:
     async def _first_word(self) -> dict[str, Any]:
         """Return whether it is ready; a sandbox it found again may end even before that."""
         while "event" in (message := await self._receive()):
-            self._tell(Description(**message["event"]))
+            self._tell(protocol.read_description(message["event"]))
         return message
 
     async def ask(self, verb: Verb[Result], fds: Sequence[int] = ()) -> Result:
@@ -148,13 +158,16 @@ class LauncherClient:
 
     def _take(self, message: dict[str, Any]) -> None:
         if "event" in message:
-            self._tell(Description(**message["event"]))
+            self._tell(protocol.read_description(message["event"]))
+            return
+        if "logged" in message:
+            self._logged(message["logged"])
             return
         answered = self._waiting.get(message.get("seq", 0))
         if answered is None or answered.done():
             return
         if "error" in message:
-            answered.set_exception(_FAULTS.get(message["kind"], RuntimeFault)(message["error"]))
+            answered.set_exception(_FAULTS.get(message["kind"], LauncherRefused)(message["error"]))
         else:
             answered.set_result(message["result"])
 

@@ -7,13 +7,14 @@ package was replaced below a running server: what cannot be read is then answere
 
 from __future__ import annotations
 
+import base64
 import fcntl
 import json
 import os
 import socket
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -57,6 +58,17 @@ class Description:
     created: float
     exit_code: int | None = None
     reason: str = ""
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True, slots=True)
+class LogRead:
+    """Some of what an entrypoint wrote."""
+
+    position: int
+    data: bytes
+    is_over: bool
+    """Nothing more will come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +97,15 @@ class Verb(Generic[Result]):
         raise NotImplementedError
 
 
+class _Described(Verb[Description]):
+    """A verb that answers what the sandbox is then."""
+
+    @staticmethod
+    def read(answer: Any) -> Description:
+        """Return it."""
+        return read_description(answer)
+
+
 class _Done(Verb[None]):
     """A verb that answers only that it is done."""
 
@@ -94,7 +115,7 @@ class _Done(Verb[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class Start(Verb[Description]):
+class Start(_Described):
     """Start a sandbox; the listening socket of its execd goes beside it."""
 
     spec: SandboxSpec
@@ -106,11 +127,6 @@ class Start(Verb[Description]):
     """Where that socket is."""
     token_sha256: str = ""
     """All that execd is told of its token."""
-
-    @staticmethod
-    def read(answer: Any) -> Description:
-        """Return what was started."""
-        return Description(**answer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +144,35 @@ class Pause(_Done):
 
 
 @dataclass(frozen=True, slots=True)
-class Resume(_Done):
+class Resume(_Described):
     """Thaw a sandbox."""
 
     id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Update(_Described):
+    """Give a sandbox other limits."""
+
+    id: str
+    limits: Limits | None
+    """None leaves those it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLog(Verb[LogRead]):
+    """Read some of what an entrypoint wrote, from a position on."""
+
+    id: str
+    since: int
+    most: int
+    is_followed: bool
+    """When there is nothing, tell once that there is more, or that it has ended."""
+
+    @staticmethod
+    def read(answer: Any) -> LogRead:
+        """Return it as bytes."""
+        return LogRead(answer["position"], base64.b64decode(answer["data"]), answer["is_over"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +185,8 @@ class Inspect(Verb[Inspected]):
     @staticmethod
     def read(answer: Any) -> Inspected:
         """Return it with the end of its log."""
-        return Inspected(Description(**answer["description"]), answer["logs"], answer["details"])
+        described = read_description(answer["description"])
+        return Inspected(described, answer["logs"], answer["details"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +196,7 @@ class ListAll(Verb[Sequence[Description]]):
     @staticmethod
     def read(answer: Any) -> Sequence[Description]:
         """Return them all."""
-        return [Description(**each) for each in answer]
+        return [read_description(each) for each in answer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,14 +211,23 @@ class ListNotUnderstood(Verb[Sequence[NotUnderstoodEntry]]):
 
 _VERBS: dict[str, type[Verb[Any]]] = {
     verb.__name__: verb
-    for verb in (Start, Stop, Pause, Resume, Inspect, ListAll, ListNotUnderstood)
+    for verb in (
+        *(Start, Stop, Pause, Resume, Update, ReadLog, Inspect, ListAll, ListNotUnderstood),
+    )
 }
+
+
+def read_description(plain: Mapping[str, Any]) -> Description:
+    """Read what the launcher says of a sandbox."""
+    return Description(**{**plain, "limits": Limits(**plain["limits"])})
 
 
 def to_plain(value: Any) -> Any:
     """Turn what a verb answers into what JSON has."""
     if isinstance(value, list | tuple):
         return [to_plain(each) for each in value]
+    if isinstance(value, LogRead):
+        return {**asdict(value), "data": base64.b64encode(value.data).decode()}
     return asdict(value) if hasattr(value, "__dataclass_fields__") else value
 
 
@@ -193,7 +244,11 @@ def is_start(message: Mapping[str, Any]) -> bool:
 def verb_of(message: Mapping[str, Any]) -> Verb[Any]:
     """Read a verb. Raises KeyError or TypeError for one that this version does not have."""
     kind, arguments = _VERBS[message["verb"]], message["arguments"]
-    return _read_start(arguments) if kind is Start else kind(**arguments)
+    if kind is Start:
+        return _read_start(arguments)
+    if kind is Update and arguments["limits"] is not None:
+        return Update(arguments["id"], Limits(**arguments["limits"]))
+    return kind(**arguments)
 
 
 def _read_start(arguments: Mapping[str, Any]) -> Start:

@@ -20,12 +20,15 @@ from typing import Any
 from opensandbox_server.host.supervision import growing_pauses
 from opensandbox_server.runtimes import execd
 from opensandbox_server.runtimes.base import (
+    Change,
     ExecdAddress,
     Feature,
     Finding,
     Inspection,
     Instance,
     InstanceState,
+    InstanceUnknown,
+    LogPart,
     NotSupported,
     Resources,
     Runtime,
@@ -35,17 +38,25 @@ from opensandbox_server.runtimes.base import (
     RuntimeUnavailable,
     SandboxSpec,
     Secrets,
+    SnapshotRef,
     StartFailed,
+    UpdateFailed,
 )
 from opensandbox_server.runtimes.execd_token import token_sha256
 from opensandbox_server.runtimes.oci.bounds import Limits, Machine
-from opensandbox_server.runtimes.oci.client import LAUNCHER, LauncherClient, LauncherGone
+from opensandbox_server.runtimes.oci.client import (
+    LAUNCHER,
+    LauncherClient,
+    LauncherGone,
+    LauncherRefused,
+)
 from opensandbox_server.runtimes.oci.doctor import examine
 from opensandbox_server.runtimes.oci.image import Image
 from opensandbox_server.runtimes.oci.images import HOST_IMAGE, ImageStore
 from opensandbox_server.runtimes.oci.images.archive import docker_architecture
 from opensandbox_server.runtimes.oci.images.workdir import BadWorkingDirectory, working_directory
 from opensandbox_server.runtimes.oci.launcher.program import find_oci_program
+from opensandbox_server.runtimes.oci.log_news import LogNews
 from opensandbox_server.runtimes.oci.options import OCIOptions, read_options
 from opensandbox_server.runtimes.oci.protocol import (
     Description,
@@ -53,13 +64,16 @@ from opensandbox_server.runtimes.oci.protocol import (
     ListAll,
     ListNotUnderstood,
     Pause,
+    ReadLog,
     Result,
     Resume,
     Setup,
     Start,
     Stop,
+    Update,
     Verb,
 )
+from opensandbox_server.runtimes.watchers import Watchers
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +81,8 @@ END_SECONDS = 5.0
 """How long the news that a sandbox has ended may take, once its socket is closed."""
 LOG_BYTES = 256 * 1024
 """How much of the entrypoint's output inspect shows."""
+LOG_PART_BYTES = 64 * 1024
+"""At most so much of it is held for one who reads all."""
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 REPLACED_SECONDS = 30.0
 """How long a request waits for the launcher that replaces one that ended."""
@@ -76,18 +92,27 @@ class OCIRuntime(Runtime):
     """Sandboxes made of namespaces, by crun or runc, with no daemon."""
 
     name = "oci"
-    features = frozenset({Feature.HOSTNAME, Feature.NO_NETWORK, Feature.READONLY})
+    features = frozenset(
+        {
+            Feature.PAUSE,
+            Feature.UPDATE,
+            Feature.HOSTNAME,
+            Feature.NO_NETWORK,
+            Feature.READONLY,
+        }
+    )
     launcher = LAUNCHER
 
     def __init__(self, home: RuntimeHome) -> None:
         """Read the options; nothing is opened yet. Raises ValueError for a bad option."""
         self._home = home
         self._options: OCIOptions = read_options(home.options)
-        self.images = ImageStore(home.data_dir, Path(self._options.cache_dir))
+        self.images: ImageStore = ImageStore(home.data_dir, Path(self._options.cache_dir))
         self._sockets = home.run_dir / "oci"
         self._turns = asyncio.Semaphore(2 * self._options.concurrent_starts)
         self._client: LauncherClient | None = None
-        self._watchers: set[asyncio.Queue[RuntimeEvent]] = set()
+        self._watchers = Watchers()
+        self._log_news = LogNews()
         self._ends: dict[str, asyncio.Future[Description]] = {}
         self._told: set[str] = set()  # whose end is no longer news
         self._restarting: asyncio.Task[None] | None = None
@@ -131,16 +156,21 @@ class OCIRuntime(Runtime):
         if self._client:
             await self._client.close()
             self._client = None
+        self._log_news.tell_all()
 
-    async def start(self, spec: SandboxSpec, secrets: Secrets) -> Instance:
+    async def start(
+        self, spec: SandboxSpec, secrets: Secrets, source: SnapshotRef | None = None
+    ) -> Instance:
         """Make a sandbox and return when its execd has answered."""
+        if source is not None:
+            raise self.lacks(Feature.SNAPSHOT)
         self._refuse_unsupported(spec)
         image = await self.images.resolve(spec.image)
         _check_working_directory(image)
         start = Start(
             spec,
             image,
-            effective_limits(spec.resources, self._options.defaults(Machine.ours())),
+            self._limits(spec.resources),
             socket=str(self._sockets / f"{spec.id}.sock"),
             token_sha256=token_sha256(secrets.execd_token),
         )
@@ -180,9 +210,17 @@ class OCIRuntime(Runtime):
         """Freeze every process."""
         await self._ask(Pause(instance_id))
 
-    async def resume(self, instance_id: str) -> None:
+    async def resume(self, instance_id: str) -> Instance:
         """Thaw every process."""
-        await self._ask(Resume(instance_id))
+        return to_instance(await self._ask(Resume(instance_id)))
+
+    async def update(self, instance_id: str, change: Change) -> Instance:
+        """Give its cgroups other limits; the sizes of its file systems in memory stay."""
+        limits = None if change.resources is None else self._limits(change.resources)
+        try:
+            return to_instance(await self._ask_until_answered(Update(instance_id, limits)))
+        except LauncherRefused as fault:
+            raise UpdateFailed(f"instance {instance_id} cannot be changed: {fault}") from fault
 
     async def instances(self) -> Sequence[Instance]:
         """List every sandbox."""
@@ -193,23 +231,37 @@ class OCIRuntime(Runtime):
         found = await self._ask(Inspect(instance_id, LOG_BYTES))
         return Inspection(to_instance(found.description), found.logs, found.details)
 
+    async def logs(
+        self, instance_id: str, since: int = 0, *, follow: bool = False
+    ) -> AsyncIterator[LogPart]:
+        """Read what the launcher keeps; nobody polls, for it tells when there is more."""
+        position, read = since, None
+        with self._log_news.awaited(instance_id) as news:
+            while True:
+                news.clear()
+                verb = ReadLog(instance_id, position, LOG_PART_BYTES, follow)
+                try:
+                    read = await self._ask_until_answered(verb)
+                except InstanceUnknown:
+                    if read is None:
+                        raise
+                    return  # it was stopped meanwhile
+                if read.data:
+                    yield LogPart(read.position, read.data)
+                    position = read.position + len(read.data)
+                elif read.is_over or not follow:
+                    return
+                else:
+                    await news.wait()
+
     def watch(self) -> AsyncIterator[RuntimeEvent]:
         """Tell of sandboxes that end by themselves."""
-        queue: asyncio.Queue[RuntimeEvent] = asyncio.Queue()
-        self._watchers.add(queue)
-        return self._drain(queue)
+        return self._watchers.add()
 
     @property
     def trouble(self) -> str:
         """Say so while no launcher is there to be asked."""
         return "" if self._client else "the launcher is being restarted"
-
-    async def _drain(self, queue: asyncio.Queue[RuntimeEvent]) -> AsyncIterator[RuntimeEvent]:
-        try:
-            while True:
-                yield await queue.get()
-        finally:
-            self._watchers.discard(queue)
 
     def _make_directories(self) -> None:
         self._sockets.mkdir(mode=0o750, parents=True, exist_ok=True)
@@ -229,7 +281,7 @@ class OCIRuntime(Runtime):
             log.warning("the image %s cannot be made: %s", HOST_IMAGE, fault)
 
     async def _open_client(self) -> None:
-        client = LauncherClient(self._tell, self._restart, self.launcher)
+        client = LauncherClient(self._tell, self._log_news.tell, self._restart, self.launcher)
         await client.open(self._setup())
         for each in await client.ask(ListNotUnderstood()):
             log.warning(
@@ -254,6 +306,9 @@ class OCIRuntime(Runtime):
             memory_bytes=together.memory_bytes or 0,
             pids=together.pids or 0,
         )
+
+    def _limits(self, asked: Resources) -> Limits:
+        return effective_limits(asked, self._options.defaults(Machine.ours()))
 
     def _refuse_unsupported(self, spec: SandboxSpec) -> None:
         if not _ID.fullmatch(spec.id):  # it names files, a cgroup and a container
@@ -310,6 +365,13 @@ class OCIRuntime(Runtime):
             raise RuntimeUnavailable("the launcher of the embedded runtime is being restarted")
         return await self._client.ask(verb, fds)
 
+    async def _ask_until_answered(self, verb: Verb[Result]) -> Result:
+        """Ask for what repeats safely, of the next launcher where one ended in the middle."""
+        while True:
+            with contextlib.suppress(LauncherGone):
+                return await self._ask(verb)
+            await asyncio.sleep(0)  # what makes the next one begins in this moment
+
     def _tell(self, described: Description) -> None:
         starting = self._ends.get(described.id)
         if starting is not None:
@@ -319,11 +381,11 @@ class OCIRuntime(Runtime):
         if described.id in self._told:
             return
         self._told.add(described.id)
-        for queue in self._watchers:
-            queue.put_nowait(RuntimeEvent(to_instance(described)))
+        self._watchers.tell(to_instance(described))
 
     def _restart(self) -> None:
         former, self._client = self._client, None
+        self._log_news.tell_all()
         restarting = self._open_again(former)
         self._restarting = asyncio.create_task(restarting, name="oci launcher restart")
 
@@ -374,6 +436,7 @@ def to_instance(described: Description) -> Instance:
         started_at=datetime.fromtimestamp(described.created, UTC),
         exit_code=described.exit_code,
         reason=described.reason,
+        limits=Resources(**asdict(described.limits)),
     )
 
 

@@ -15,11 +15,12 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from opensandbox_server.runtimes.oci.bounds import Limits
 from opensandbox_server.runtimes.oci.launcher import bundle, logs, rootfs
 from opensandbox_server.runtimes.oci.launcher.cgroups.tree import Cgroups
 from opensandbox_server.runtimes.oci.launcher.member import Member
@@ -40,6 +41,7 @@ from opensandbox_server.runtimes.oci.launcher.trash import Trash
 from opensandbox_server.runtimes.oci.protocol import (
     Description,
     Inspected,
+    LogRead,
     NotUnderstoodEntry,
     Start,
 )
@@ -128,6 +130,7 @@ class Instances:
             runner=self._tools.program.name,
             created=time.time(),
             cgroup=start.spec.id,
+            limits=asdict(start.limits),
         )
         try:
             with self._orphans.spared(), contextlib.ExitStack() as undo:
@@ -161,14 +164,31 @@ class Instances:
         """Freeze."""
         self._tools.cgroups.freeze(self._running(name).record.cgroup)
 
-    def resume(self, name: str) -> None:
+    def resume(self, name: str) -> Description:
         """Thaw."""
-        self._tools.cgroups.thaw(self._running(name).record.cgroup)
+        member = self._running(name)
+        self._tools.cgroups.thaw(member.record.cgroup)
+        return self.describe(member)
+
+    def update(self, name: str, limits: Limits | None) -> Description:
+        """Give it other limits, or leave it as it was."""
+        member = self._known(name)
+        with member.lock:
+            self._running(name)
+            if limits is not None:
+                self._limit(member, limits)
+            return self.describe(member)
 
     def all(self) -> list[Description]:
         """Describe every sandbox, and what may be one."""
         aside = [each.describe() for each in list(self._set_aside.values()) if each.is_sandbox]
         return [self.describe(member) for member in list(self._members.values())] + aside
+
+    def read_log(self, name: str, since: int, most: int, *, is_followed: bool) -> LogRead:
+        """Read some of its output."""
+        directory = self._known(name).directory
+        read = self._tools.logs.read(name, directory, since, most, is_followed=is_followed)
+        return LogRead(*read)
 
     def inspect(self, name: str, log_bytes: int) -> Inspected:
         """Describe one, with the end of its log."""
@@ -188,6 +208,7 @@ class Instances:
             created=record.created,
             exit_code=record.exit_code,
             reason=record.reason,
+            limits=_limits_of(record),
         )
 
     def ended(self, name: str) -> Description | None:
@@ -308,6 +329,19 @@ class Instances:
             raise faults[0]
         return results[0]
 
+    def _limit(self, member: Member, limits: Limits) -> None:
+        """Remember first: what is not remembered does not hold, on a full disk either."""
+        record, before = member.record, member.record.limits
+        record.limits = asdict(limits)
+        try:
+            write_record(member.directory, record)
+            self._tools.cgroups.change(record.cgroup, limits)
+        except BaseException:
+            record.limits = before
+            with contextlib.suppress(OSError):
+                write_record(member.directory, record)
+            raise
+
     def _find(self, member: Member) -> None:
         self._members[member.record.id] = member
         if member.record.is_alive():
@@ -403,3 +437,8 @@ class Instances:
         if self._slots is None:
             raise RuntimeError("find() and use() come first")
         return self._slots
+
+
+def _limits_of(record: Record) -> Limits:
+    known = {each.name for each in fields(Limits)}  # a newer version may have more
+    return Limits(**{name: value for name, value in record.limits.items() if name in known})

@@ -80,7 +80,7 @@ class Launcher:
         cgroups.open(Limits(memory_bytes=setup.memory_bytes, pids=setup.pids))
         stage.open(Path(setup.execd), sandboxes)
         network = self._open_network()
-        logs = Logs()
+        logs = Logs(self._tell_logged)
         self._undo.callback(logs.close)
         trash = Trash(sandboxes)
         tools = Tools(
@@ -175,6 +175,9 @@ class Launcher:
         if ended is not None:
             self._send({"event": protocol.to_plain(ended)})
 
+    def _tell_logged(self, name: str) -> None:
+        self._send({"logged": name})
+
     def _dispatch(self, message: dict[str, Any], descriptors: list[int]) -> None:
         pool = self._starts if protocol.is_start(message) else self._others
         pool.submit(self._answer, message, descriptors)
@@ -204,6 +207,10 @@ class Launcher:
                 return instances.pause(name)
             case protocol.Resume(id=name):
                 return instances.resume(name)
+            case protocol.Update(id=name, limits=limits):
+                return instances.update(name, limits)
+            case protocol.ReadLog(id=name):
+                return instances.read_log(name, verb.since, verb.most, is_followed=verb.is_followed)
             case protocol.Inspect(id=name, log_bytes=count):
                 return instances.inspect(name, count)
             case protocol.ListAll():

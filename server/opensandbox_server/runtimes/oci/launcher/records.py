@@ -15,7 +15,17 @@ VERSION = 1
 """Of the form of records; one without a number has the first."""
 RECORD = "state.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}|\.ahead-[0-9]+")
-_PARTS = {"upper", "work", "output", "log", "log.1", f"{RECORD}.new"}
+_PARTS = {
+    "upper",
+    "work",
+    "output",
+    "log",
+    "log.1",
+    "log.new",
+    "log.position",
+    "log.position.new",
+    f"{RECORD}.new",
+}
 """What is in the directory of a sandbox besides its record."""
 _NOT_LOOKED_AT = {"lost+found", ".trash"}
 
@@ -46,6 +56,8 @@ class Record:
     has_ended: bool = False
     exit_code: int | None = None
     reason: str = ""
+    limits: dict[str, Any] = field(default_factory=dict)
+    """Of Limits; nothing in what 0.1.0 wrote."""
     others: dict[str, Any] = field(default_factory=dict)
     """What a newer version wrote beside these."""
 
@@ -62,6 +74,7 @@ _KINDS: dict[str, Any] = {
     "created": (float, int),
     "has_ended": bool,
     "exit_code": (int, type(None)),
+    "limits": dict,
 }
 _NEEDED = {"id", "image", "slot", "socket", "runner", "created", "cgroup"}
 
