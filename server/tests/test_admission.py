@@ -3,15 +3,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from opensandbox.models import CreateSandboxRequest
-from opensandbox_server.errors import InvalidParameter, RequestRefused
+from opensandbox_server.errors import (
+    InvalidParameter,
+    RequestRefused,
+    SnapshotsNotBuilt,
+    UnsupportedVolume,
+)
 from opensandbox_server.runtimes.base import Feature, SandboxSpec
-from opensandbox_server.sandboxes.admission import admit
+from opensandbox_server.sandboxes.admission import NOT_CARRIED, admit
 from server.tests.world import create_request
 
 NOW = datetime.now(UTC)
@@ -25,12 +31,16 @@ NEEDS: dict[Feature, tuple[dict[str, Any], str, Any]] = {
 """What asks for a feature, and where the spec then has it."""
 
 
-def admitted(changes: dict[str, Any], features: set[Feature]) -> SandboxSpec:
+def admitted(changes: dict[str, Any], features: Collection[Feature]) -> SandboxSpec:
     request = CreateSandboxRequest.model_validate(create_request(**changes))
-    return admit(request, "", features, None, NOW).spec
+    return admit(request, "", lambda _: features, None, NOW).spec
 
 
-@pytest.mark.parametrize("feature", Feature)
+def test_every_feature_is_asked_for_by_a_create_or_by_a_verb() -> None:
+    assert {*NEEDS, *NOT_CARRIED, Feature.PAUSE, Feature.UPDATE} == set(Feature)
+
+
+@pytest.mark.parametrize("feature", NEEDS)
 def test_a_feature_is_refused_where_it_is_missing_and_else_reaches_the_spec(
     feature: Feature,
 ) -> None:
@@ -44,15 +54,36 @@ def test_a_feature_is_refused_where_it_is_missing_and_else_reaches_the_spec(
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "feature", "refusal"),
     [
-        {"networkPolicy": {}},
-        {"volumes": [{"name": "v", "mountPath": "/v", "host": {"path": "/"}}]},
+        ({"networkPolicy": {}}, Feature.EGRESS, InvalidParameter),
+        (
+            {"volumes": [{"name": "v", "mountPath": "/v", "host": {"path": "/"}}]},
+            Feature.VOLUMES,
+            UnsupportedVolume,
+        ),
+        ({"image": None, "snapshotId": "s"}, Feature.SNAPSHOT, SnapshotsNotBuilt),
     ],
-    ids=lambda changes: next(iter(changes)),
+    ids=lambda value: value.name if isinstance(value, Feature) else "",
 )
 def test_what_no_spec_can_carry_is_refused_whatever_a_runtime_can_do(
-    changes: dict[str, Any],
+    changes: dict[str, Any], feature: Feature, refusal: type[RequestRefused]
 ) -> None:
-    with pytest.raises(RequestRefused):
-        admitted(changes, set(Feature))
+    for features in (set[Feature](), set(Feature)):
+        with pytest.raises(refusal, match=feature.value):
+            admitted(changes, features)
+
+
+def test_features_are_those_of_the_tier_that_is_asked_for() -> None:
+    def features_of(isolation: str | None) -> set[Feature]:
+        return {Feature.HOSTNAME} if isolation == "crun" else set()
+
+    def create(tier: str) -> SandboxSpec:
+        extensions = {"hostname": "mine", "runtime": tier}
+        request = CreateSandboxRequest.model_validate(create_request(extensions=extensions))
+        return admit(request, "", features_of, None, NOW).spec
+
+    assert create("crun").hostname == "mine"
+    for tier in ("gvisor", ""):
+        with pytest.raises(InvalidParameter, match=Feature.HOSTNAME.value):
+            create(tier)

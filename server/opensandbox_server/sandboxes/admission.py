@@ -9,13 +9,15 @@ from __future__ import annotations
 import re
 import secrets
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from opensandbox.models import CreateSandboxRequest
 from opensandbox_server.errors import (
     InvalidEntrypoint,
     InvalidParameter,
+    RequestRefused,
     SnapshotsNotBuilt,
     TemplatesNotBuilt,
     UnsupportedPool,
@@ -46,23 +48,37 @@ EGRESS_TAILS = frozenset(
     )
 )
 TOKEN_BYTES = 24
+NOT_CARRIED = frozenset({Feature.SNAPSHOT, Feature.VOLUMES, Feature.EGRESS})
+"""What a spec has no place for yet: it is refused whatever a runtime can do, and never lost."""
 _HOSTNAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?", re.ASCII)
+
+
+class Need(NamedTuple):
+    """What a create may ask for that not every runtime can do."""
+
+    field: str
+    is_there: bool
+    feature: Feature
+    refusal: type[RequestRefused] = InvalidParameter
 
 
 def admit(
     request: CreateSandboxRequest,
     owner: str,
-    features: Collection[Feature],
+    features_of: Callable[[str | None], Collection[Feature]],
     max_timeout: int | None,
     now: datetime,
 ) -> StoredSandbox:
     """Return the sandbox the request makes. Raises RequestRefused that names the field.
 
-    What the runtime has not among its features is refused here, and nowhere else.
+    What the tier asked for has not among its features is refused here, and nowhere else.
     """
     _refuse_what_is_not_built(request)
-    assert request.image is not None  # the model asked for exactly one source
     metadata, extensions = request.metadata or {}, request.extensions or {}
+    isolation = extensions.get("runtime") or None
+    features = frozenset(features_of(isolation))
+    _refuse_what_is_missing(_needs_of_request(request), features - NOT_CARRIED)
+    assert request.image is not None  # the model asked for exactly one source
     check_metadata(metadata)
     _check_extensions(extensions)
     spec = SandboxSpec(
@@ -72,12 +88,12 @@ def admit(
         env=_environment(request.env or {}),
         resources=parse_limits(request.resource_limits or {}),
         platform=(request.platform.os, request.platform.arch) if request.platform else None,
-        isolation=extensions.get("runtime") or None,
+        isolation=isolation,
         has_network=extensions.get("network") != "none",
         is_readonly=extensions.get("readonly") == "true",
         hostname=extensions.get("hostname") or None,
     )
-    _refuse_what_is_missing(spec, features)
+    _refuse_what_is_missing(_needs_of_spec(spec), features)
     return StoredSandbox(
         spec,
         created_at=now,
@@ -106,30 +122,35 @@ def _refuse_what_is_not_built(request: CreateSandboxRequest) -> None:
         raise TemplatesNotBuilt("templateId: this server has no templates yet.")
     if request.pool_ref is not None:
         raise UnsupportedPool("extensions.poolRef: this server has no warm pools yet.")
-    if request.snapshot_id is not None:
-        raise SnapshotsNotBuilt("snapshotId: this server has no snapshots yet.")
-    if request.volumes:
-        raise UnsupportedVolume("volumes: this server mounts no volumes yet.")
-    if request.network_policy is not None:
-        raise InvalidParameter("networkPolicy: this server has no egress control yet.")
     if request.lifecycle and (request.lifecycle.pre_start or request.lifecycle.periodic):
         raise InvalidParameter("lifecycle: this server runs no hooks yet.")
     if request.platform and request.platform.os != "linux":
         raise InvalidParameter("platform.os: only linux sandboxes can be made here.")
 
 
-def _refuse_what_is_missing(spec: SandboxSpec, features: Collection[Feature]) -> None:
-    """Refuse the first thing asked for that the runtime cannot do."""
-    needs = (
-        ("resourceLimits.disk", spec.resources.disk_bytes is not None, Feature.DISK),
-        ("resourceLimits.gpu", spec.resources.gpus is not None, Feature.GPU),
-        ("extensions[network]", not spec.has_network, Feature.NO_NETWORK),
-        ("extensions[readonly]", spec.is_readonly, Feature.READONLY),
-        ("extensions[hostname]", spec.hostname is not None, Feature.HOSTNAME),
+def _needs_of_request(request: CreateSandboxRequest) -> Iterable[Need]:
+    return (
+        Need("snapshotId", request.snapshot_id is not None, Feature.SNAPSHOT, SnapshotsNotBuilt),
+        Need("volumes", bool(request.volumes), Feature.VOLUMES, UnsupportedVolume),
+        Need("networkPolicy", request.network_policy is not None, Feature.EGRESS),
     )
-    for field, is_needed, feature in needs:
-        if is_needed and feature not in features:
-            raise InvalidParameter(f"{field}: the runtime here cannot {feature.value}.")
+
+
+def _needs_of_spec(spec: SandboxSpec) -> Iterable[Need]:
+    return (
+        Need("resourceLimits.disk", spec.resources.disk_bytes is not None, Feature.DISK),
+        Need("resourceLimits.gpu", spec.resources.gpus is not None, Feature.GPU),
+        Need("extensions[network]", not spec.has_network, Feature.NO_NETWORK),
+        Need("extensions[readonly]", spec.is_readonly, Feature.READONLY),
+        Need("extensions[hostname]", spec.hostname is not None, Feature.HOSTNAME),
+    )
+
+
+def _refuse_what_is_missing(needs: Iterable[Need], features: Collection[Feature]) -> None:
+    """Refuse the first thing asked for that is not among the features."""
+    for need in needs:
+        if need.is_there and need.feature not in features:
+            raise need.refusal(f"{need.field}: the runtime here cannot {need.feature.value}.")
 
 
 def _check_entrypoint(words: list[str]) -> tuple[str, ...]:

@@ -294,8 +294,8 @@ class Sandboxes:
     async def _create(
         self, by: Principal, request: CreateSandboxRequest, key: str = "", fingerprint: str = ""
     ) -> Sandbox:
-        features, now = self._runtime.features, datetime.now(UTC)
-        admitted = admit(request, by.owner, features, self._longest, now)
+        features_of, now = self._runtime.features_of, datetime.now(UTC)
+        admitted = admit(request, by.owner, features_of, self._longest, now)
         stored = replace(admitted, is_repeatable=bool(key))
         used = UsedKey(stored.owner, key, fingerprint, stored.id) if key else None
         auth = request.image.auth if request.image else None
