@@ -62,7 +62,7 @@ PARTS = (
     Part("quickstart", ".venv/bin/python scripts/quickstart.py", 30, is_short=True),
     pytest("limits", "tests/vm/inside/kernel.py", 40, is_short=True),
     pytest("unit of systemd", "tests/vm/inside/unit.py", 40),
-    pytest("embedded runtime", "server/tests/oci", 120),
+    pytest("embedded runtime", "server/tests/oci server/tests/runtimes", 120),
     pytest("security", "tests/security", 90),
     pytest("exhaustion", "tests/vm/inside/exhaustion.py", 60),
 )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""News of sandboxes that ended: from the call of watch on, each once, with any launcher."""
+"""News of sandboxes that ended: each once, with any launcher."""
 
 from __future__ import annotations
 
@@ -15,16 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from opensandbox_server.runtimes.base import (
-    InstanceState,
-    Runtime,
-    RuntimeEvent,
-)
+from opensandbox_server.runtimes.base import InstanceState, LogPart, RuntimeEvent
 from opensandbox_server.runtimes.oci.runtime import OCIRuntime
-from server.tests.oci.runtimes import kind, opened, runtime, start, until, until_exited
+from server.tests.runtimes.runtimes import all_parts, opened, start, status, until
 from tests.harness.wait import PATIENCE
 
-__all__ = ["kind", "runtime"]  # fixtures
 pytestmark = pytest.mark.anyio
 
 
@@ -68,15 +63,6 @@ def no_more_descriptors() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-async def test_what_ends_after_the_call_of_watch_is_told_whenever_somebody_listens(
-    runtime: Runtime,
-) -> None:
-    events = runtime.watch()
-    await start(runtime, "short", ("sh", "-c", "sleep 0.1; exit 3"))
-    await until_exited(runtime, "short")
-    assert await next_end(events) == ("short", 3)
-
-
 async def test_an_end_is_told_once_also_when_the_launcher_is_replaced(
     oci: OCIRuntime,
 ) -> None:
@@ -97,6 +83,21 @@ async def test_what_ends_while_there_is_no_launcher_is_told_by_the_next_one(
     kill_launcher(oci)
     kill_sandbox(tmp_path / "home", "unseen")
     assert await next_end(events) == ("unseen", None)
+
+
+async def test_output_is_followed_from_one_launcher_to_the_next(oci: OCIRuntime) -> None:
+    script = "echo first; until [ -e /go ]; do sleep 0.05; done; echo second; exit 1"
+    instance = await start(oci, "one", ("sh", "-c", script))
+    parts = oci.logs("one", follow=True)
+    assert await anext(parts) == LogPart(0, b"first\n")
+    following = asyncio.create_task(all_parts(parts))
+    await asyncio.sleep(0)
+    former = oci._client
+    kill_launcher(oci)
+    await until(lambda: oci._client not in (None, former))
+    command = {"command": "touch /go"}
+    assert await asyncio.to_thread(status, instance, "t", "/command", command) == 200
+    assert await following == [LogPart(6, b"second\n")]
 
 
 async def test_a_launcher_that_cannot_be_started_now_is_started_later(
