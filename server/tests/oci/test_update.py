@@ -13,8 +13,7 @@ from opensandbox_server.runtimes.base import Change, Resources, UpdateFailed
 from opensandbox_server.runtimes.oci.launcher.cgroups.cgroups import CgroupsV2, find_cgroups
 from opensandbox_server.runtimes.oci.launcher.cgroups.files import LOWER_SECONDS
 from opensandbox_server.runtimes.oci.runtime import cgroup_parent
-from tests.security.harness import PATIENCE, Box, Home, opened_home, own_network
-from tests.security.harness import missing as missing_here
+from tests.security.harness import PATIENCE, Box, Home, missing, opened_home, own_network
 
 MIB = 1 << 20
 MEMORY = f"x = bytearray({160 * MIB}); print(len(x))"
@@ -54,7 +53,7 @@ while True:
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
     """One runtime for all tests here."""
-    if reason := missing_here():
+    if reason := missing():
         pytest.skip(f"the embedded runtime does not work here: {reason}")
     with own_network(), opened_home(tmp_path_factory.mktemp("home")) as opened:
         yield opened
@@ -131,13 +130,13 @@ def test_memory_that_is_in_use_is_not_taken_away(home: Home) -> None:
     box = home.start(resources=Resources(cpus=1, memory_bytes=320 * MIB))
     sh_in_background(box, HOLD, "[ -e /tmp/held ]")
     before = kernel(home, box)
-    with pytest.raises(UpdateFailed):
+    with pytest.raises(UpdateFailed) as refused:
         update(home, box, cpus=0.5, memory_bytes=96 * MIB)
+    assert "/sys/" not in str(refused.value)  # nobody is told of paths of the host
     assert kernel(home, box) == before
     (seen,) = home.run(home.runtime.instances())
     assert (seen.limits.cpus, seen.limits.memory_bytes) == (1, 320 * MIB)
     assert box.sh("pgrep -f /tmp/program").status == 0
-    assert str(box.instance.execd.socket) not in str(before)
 
 
 def test_what_was_only_read_is_forgotten_for_a_lower_limit(home: Home) -> None:
