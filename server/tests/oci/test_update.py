@@ -120,8 +120,10 @@ def test_a_limit_that_was_raised_or_lowered_holds(home: Home) -> None:
     assert box.python(MEMORY).output == str(160 * MIB)
     assert box.python(FORKS).output == "100"
     box.stop_processes()
+    box.sh("until [ $(ls -d /proc/[0-9]* | wc -l) -lt 20 ]; do sleep 0.05; done")  # they are gone
     update(home, box, memory_bytes=96 * MIB, pids=40)
-    assert box.python(MEMORY).status == 137
+    lowered = box.python(MEMORY)
+    assert lowered.status == 137, lowered
     assert int(box.python(FORKS).output) < 40
     assert box.metrics()  # execd has threads of its own
 
