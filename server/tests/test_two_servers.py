@@ -14,7 +14,13 @@ from typing import Any
 
 import pytest
 
-from opensandbox_server.runtimes.base import Instance, RuntimeHome, SandboxSpec, Secrets
+from opensandbox_server.runtimes.base import (
+    Instance,
+    RuntimeHome,
+    SandboxSpec,
+    Secrets,
+    SnapshotRef,
+)
 from opensandbox_server.runtimes.fake import FakeRuntime
 from opensandbox_server.store import store as contract
 from opensandbox_server.store.stored import StoredSandbox
@@ -38,9 +44,11 @@ class CountingRuntime(FakeRuntime):
         self.may_start = asyncio.Event()
         self.may_start.set()
 
-    async def start(self, spec: SandboxSpec, secrets: Secrets) -> Instance:
+    async def start(
+        self, spec: SandboxSpec, secrets: Secrets, source: SnapshotRef | None = None
+    ) -> Instance:
         await self.may_start.wait()
-        return await super().start(spec, secrets)
+        return await super().start(spec, secrets, source)
 
     async def stop(self, instance_id: str) -> None:
         if instance_id in self.stopping:

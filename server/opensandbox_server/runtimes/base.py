@@ -211,8 +211,9 @@ class Finding:
 class Runtime(abc.ABC):
     """A home for instances. Knows no HTTP, no expiry, no tenants and no pools.
 
-    Every verb may be called for different ids at the same time. Calls for one id come one after
-    another. None blocks the event loop. A cancelled call leaves either everything or nothing.
+    Every verb may be called for different ids at the same time. A server calls for one id one after
+    another; where several share a runtime, another may call meanwhile. None blocks the event loop.
+    A cancelled call leaves either everything or nothing.
     """
 
     name: str

@@ -13,7 +13,8 @@ from opensandbox_server.runtimes.base import Change, Resources, UpdateFailed
 from opensandbox_server.runtimes.oci.launcher.cgroups.cgroups import CgroupsV2, find_cgroups
 from opensandbox_server.runtimes.oci.launcher.cgroups.files import LOWER_SECONDS
 from opensandbox_server.runtimes.oci.runtime import cgroup_parent
-from tests.security.harness import PATIENCE, Box, Home, missing, opened_home, own_network
+from tests.harness.runtime import Box, Home, missing, opened_home, own_network
+from tests.harness.wait import PATIENCE
 
 MIB = 1 << 20
 MEMORY = f"x = bytearray({160 * MIB}); print(len(x))"

@@ -11,7 +11,7 @@ from opensandbox_server.runtimes.base import Runtime
 from opensandbox_server.runtimes.fake import FakeRuntime
 from opensandbox_server.runtimes.oci.runtime import OCIRuntime
 from server.tests.runtimes.runtimes import Kind, opened, stop_all
-from tests.security.harness import missing, own_network
+from tests.harness.runtime import missing, own_network
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ from opensandbox_server.runtimes.base import (
 )
 from opensandbox_server.runtimes.fake import FakeRuntime
 from opensandbox_server.runtimes.oci.runtime import OCIRuntime
-from tests.security.harness import PATIENCE
+from tests.harness.wait import PATIENCE
 
 Kind = type[FakeRuntime | OCIRuntime]
 SLEEP = ("sleep", "infinity")

@@ -45,7 +45,7 @@ from server.tests.runtimes.runtimes import (
     until_exited,
 )
 from server.tests.test_admission import NEEDS, admitted
-from tests.security.harness import PATIENCE
+from tests.harness.wait import PATIENCE
 
 pytestmark = pytest.mark.anyio
 SMALL = Resources(cpus=0.5, memory_bytes=128 << 20, pids=100)
