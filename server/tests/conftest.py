@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from server.tests.postgres_server import PostgresServer, postgres_server
 from server.tests.world import World, open_world
+from tests.harness.postgres import PostgresServer, postgres_server
 
 
 @pytest.fixture

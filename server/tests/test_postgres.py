@@ -32,11 +32,11 @@ from opensandbox_server.store.store import Query, Store, StoreConflict, UsedKey
 from opensandbox_server.store.stored import COLUMNS, NotUnderstood
 from server.tests import test_store_contract as contract_suite
 from server.tests.databases import PostgresDatabase
-from server.tests.postgres_server import PostgresServer
 from server.tests.store_script import VERBS, seen
 from server.tests.test_cli import run
 from server.tests.test_store_contract import BARE, FULL, NOW, ids, kinds, named
 from server.tests.world import create_request
+from tests.harness.postgres import PostgresServer
 from tests.harness.server import serving
 
 pytestmark = pytest.mark.anyio

@@ -26,7 +26,7 @@ from opensandbox_server.store.store import (
 )
 from opensandbox_server.store.stored import StoredSandbox
 from server.tests.databases import Database, PostgresDatabase, SqliteDatabase
-from server.tests.postgres_server import PostgresServer
+from tests.harness.postgres import PostgresServer
 
 pytestmark = pytest.mark.anyio
 

@@ -25,8 +25,8 @@ from opensandbox_server.runtimes.fake import FakeRuntime
 from opensandbox_server.store import store as contract
 from opensandbox_server.store.stored import StoredSandbox
 from server.tests.databases import PostgresDatabase
-from server.tests.postgres_server import PostgresServer
 from server.tests.world import World, create_request, open_world
+from tests.harness.postgres import PostgresServer
 from tests.harness.wait import eventually_async
 
 pytestmark = pytest.mark.anyio
