@@ -44,7 +44,7 @@ func findGroups(root string) controlGroups {
 			continue
 		}
 		if fields[1] == "" {
-			groups.unified = locate(root, mounts, "", fields[2])
+			groups.unified = locate(root, mounts, "", fields[2]).ofProcess()
 			continue
 		}
 		for controller := range strings.SplitSeq(fields[1], ",") {
@@ -136,6 +136,19 @@ func unescape(field string) string {
 		b.WriteByte('\\')
 		field = after
 	}
+}
+
+// ofProcess is the group that a process is in when the one of a thread is known: threads can be in groups of
+// their own, which know nothing of memory and only that thread's use of processors.
+func (g group) ofProcess() group {
+	for g.dir != g.top {
+		kind, err := os.ReadFile(filepath.Join(g.dir, "cgroup.type"))
+		if err != nil || strings.TrimSpace(string(kind)) != "threaded" {
+			break
+		}
+		g.dir = filepath.Dir(g.dir)
+	}
+	return g
 }
 
 // levels are the directories from the group up to the last that can be seen.

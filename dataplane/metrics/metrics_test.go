@@ -86,6 +86,22 @@ func TestAPathOfOutsideOrAboveFallsBackToTheMountPoint(t *testing.T) {
 	}
 }
 
+func TestTheGroupOfAThreadIsNotThatOfTheProcess(t *testing.T) {
+	root := copyTree(t, "v2")
+	put(t, root, "proc/self/cgroup", "0::/commands\n")
+	if err := os.Mkdir(filepath.Join(root, "sys/fs/cgroup/commands"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	put(t, root, "sys/fs/cgroup/commands/cgroup.type", "threaded\n")
+	put(t, root, "sys/fs/cgroup/commands/cpu.stat", "usage_usec 1\n")
+	meter := newMeter(root, start)
+	put(t, root, "sys/fs/cgroup/cpu.stat", "usage_usec 12500000\n")
+	got := sampleAt(t, meter, start.Add(10*time.Second))
+	if got.MemTotalMiB != 1024 || got.MemUsedMiB != 300 || got.CPUCount != 1.5 || got.CPUUsedPercent != 50 {
+		t.Errorf("got %+v", got)
+	}
+}
+
 func TestWithoutLimitsTheMachineIsTheLimit(t *testing.T) {
 	root := copyTree(t, "v2")
 	put(t, root, "sys/fs/cgroup/memory.max", "max\n")
