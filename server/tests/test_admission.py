@@ -63,6 +63,11 @@ def test_a_feature_is_refused_where_it_is_missing_and_else_reaches_the_spec(
             UnsupportedVolume,
         ),
         ({"image": None, "snapshotId": "s"}, Feature.SNAPSHOT, SnapshotsNotBuilt),
+        (
+            {"image": None, "snapshotId": "s", "platform": {"os": "windows", "arch": "amd64"}},
+            Feature.SNAPSHOT,
+            SnapshotsNotBuilt,
+        ),
     ],
     ids=lambda value: value.name if isinstance(value, Feature) else "",
 )

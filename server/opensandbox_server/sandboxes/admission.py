@@ -78,6 +78,7 @@ def admit(
     isolation = extensions.get("runtime") or None
     features = frozenset(features_of(isolation))
     _refuse_what_is_missing(_needs_of_request(request), features - NOT_CARRIED)
+    _refuse_what_no_runtime_does(request)
     assert request.image is not None  # the model asked for exactly one source
     check_metadata(metadata)
     _check_extensions(extensions)
@@ -122,6 +123,9 @@ def _refuse_what_is_not_built(request: CreateSandboxRequest) -> None:
         raise TemplatesNotBuilt("templateId: this server has no templates yet.")
     if request.pool_ref is not None:
         raise UnsupportedPool("extensions.poolRef: this server has no warm pools yet.")
+
+
+def _refuse_what_no_runtime_does(request: CreateSandboxRequest) -> None:
     if request.lifecycle and (request.lifecycle.pre_start or request.lifecycle.periodic):
         raise InvalidParameter("lifecycle: this server runs no hooks yet.")
     if request.platform and request.platform.os != "linux":
