@@ -15,6 +15,8 @@ _BYTES = re.compile(
     r"(\d+(?:\.\d+)?)(b|k|kb|ki|m|mb|mi|g|gb|gi|t|tb|ti)?", re.ASCII | re.IGNORECASE
 )
 _POWERS = {"": 0, "b": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+MOST = 1_000_000
+"""More processes than a kernel has, and more devices than a machine."""
 _MIN_MEMORY = 4 * 1024**2
 _KNOWN = ("cpu", "memory", "disk", "ephemeral-storage", "pids", "gpu")
 
@@ -64,6 +66,6 @@ def _parse_gpus(text: str) -> str | None:
 
 
 def _parse_count(key: str, text: str) -> int:
-    if not text.strip().isascii() or not text.strip().isdigit() or int(text) < 1:
-        raise InvalidParameter(f"resourceLimits.{key}: {text!r} is not a positive number.")
+    if not text.strip().isascii() or not text.strip().isdigit() or not 0 < int(text) <= MOST:
+        raise InvalidParameter(f"resourceLimits.{key}: {text!r} is not a number from 1 to {MOST}.")
     return int(text)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -31,6 +32,8 @@ from opensandbox_server.runtimes.oci.launcher.cgroups.files import (
 )
 from opensandbox_server.runtimes.oci.launcher.cgroups.v1 import CgroupsV1
 from opensandbox_server.runtimes.oci.options import read_options
+from opensandbox_server.runtimes.process_tree import processes_naming
+from tests.harness.wait import eventually
 
 V2 = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n"
 V1 = "".join(
@@ -225,6 +228,27 @@ def test_a_kernel_that_does_not_come_to_an_end_is_left_alone(tmp_path: Path) -> 
     os.mkfifo(tmp_path / "memory.max")  # nobody reads it, so who writes waits
     with pytest.raises(CgroupFault, match="in time"):
         write_in_time(tmp_path / "memory.max", "1", 0.2)
+
+
+def test_a_writer_ends_in_time_also_when_its_launcher_was_killed(tmp_path: Path) -> None:
+    fifo = tmp_path / "memory.max"
+    os.mkfifo(fifo)
+    module = write_in_time.__module__
+    code = f"import pathlib, {module} as m; m.write_in_time(pathlib.Path({str(fifo)!r}), '1', 2)"
+    launcher = subprocess.Popen([sys.executable, "-c", code])
+    eventually(lambda: processes_naming(str(fifo)) != [launcher.pid])
+    launcher.kill()
+    launcher.wait()
+    eventually(lambda: not processes_naming(str(fifo)))
+
+
+def test_memory_is_given_last_so_that_nothing_can_be_refused_after_it(tmp_path: Path) -> None:
+    memory, pids = tmp_path / "memory.max", tmp_path / "pids.max"
+    memory.write_text("1\n")
+    pids.symlink_to("/proc/self/oom_score_adj")  # which takes no such value
+    with pytest.raises(CgroupFault, match=r"the kernel refuses pids\.max of 5000"):
+        change([(memory, "2"), (pids, "5000")], is_lowered=False)
+    assert memory.read_text() == "1\n"
 
 
 def test_all_v2_sandboxes_together_have_bounds(v2: CgroupsV2, tmp_path: Path) -> None:

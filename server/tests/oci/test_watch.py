@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from opensandbox_server.runtimes.base import InstanceState, LogPart, RuntimeEvent
+from opensandbox_server.runtimes.base import InstanceState, LogPart, RuntimeEvent, RuntimeFault
 from opensandbox_server.runtimes.oci.runtime import OCIRuntime
 from server.tests.runtimes.runtimes import all_parts, opened, start, status, until
 from tests.harness.wait import PATIENCE
@@ -98,6 +98,18 @@ async def test_output_is_followed_from_one_launcher_to_the_next(oci: OCIRuntime)
     command = {"command": "touch /go"}
     assert await asyncio.to_thread(status, instance, "t", "/command", command) == 200
     assert await following == [LogPart(6, b"second\n")]
+
+
+async def test_nobody_waits_for_a_runtime_that_was_closed(oci: OCIRuntime) -> None:
+    await start(oci, "one", ("sh", "-c", "while :; do echo more; sleep 0.01; done"))
+    following = [asyncio.create_task(all_parts(oci.logs("one", follow=True))) for _ in "ab"]
+    await asyncio.sleep(0.2)
+    await oci.close()
+    async with asyncio.timeout(20):
+        for outcome in await asyncio.gather(*following, return_exceptions=True):
+            assert isinstance(outcome, RuntimeFault)
+    await oci.prepare()
+    await oci.stop("one")
 
 
 async def test_a_launcher_that_cannot_be_started_now_is_started_later(

@@ -133,6 +133,7 @@ class LauncherClient:
             self._reader.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._reader
+        self._fail_all()
         await self._end()
 
     async def _end(self) -> None:

@@ -236,9 +236,9 @@ def verb_to_plain(verb: Verb[Any]) -> dict[str, Any]:
     return {"verb": type(verb).__name__, "arguments": to_plain(verb)}
 
 
-def is_start(message: Mapping[str, Any]) -> bool:
-    """Say whether a message is a start, without reading the rest of it."""
-    return message.get("verb") == Start.__name__
+def is_a(verb: type[Verb[Any]], message: Mapping[str, Any]) -> bool:
+    """Say whether a message is such a verb, without reading the rest of it."""
+    return message.get("verb") == verb.__name__
 
 
 def verb_of(message: Mapping[str, Any]) -> Verb[Any]:

@@ -153,9 +153,9 @@ class OCIRuntime(Runtime):
             with contextlib.suppress(asyncio.CancelledError):
                 await self._restarting
         await asyncio.gather(*self._undoing, return_exceptions=True)
-        if self._client:
-            await self._client.close()
-            self._client = None
+        client, self._client = self._client, None  # from here on nobody asks it
+        if client:
+            await client.close()
         self._log_news.tell_all()
 
     async def start(

@@ -60,6 +60,7 @@ class Launcher:
         self._undo = contextlib.ExitStack()
         self._starts = ThreadPoolExecutor(setup.concurrent_starts, "start")
         self._others = ThreadPoolExecutor(4, "other")
+        self._updates = ThreadPoolExecutor(1, "update")  # a sandbox can make them last
 
     def open(self) -> None:
         """Make everything ready; only then threads are started."""
@@ -108,7 +109,7 @@ class Launcher:
 
     def serve(self) -> None:
         """Answer until the server is gone, or something that cannot be made again here."""
-        for pool in (self._starts, self._others):
+        for pool in (self._starts, self._others, self._updates):
             start_threads(pool)
         self._selector.register(self._channel, selectors.EVENT_READ)
         self._selector.register(self._namespaces.pidfd, selectors.EVENT_READ)
@@ -131,6 +132,7 @@ class Launcher:
         """Finish what runs, then release what was made; sandboxes go on."""
         self._starts.shutdown()
         self._others.shutdown()
+        self._updates.shutdown()
         self._undo.close()
 
     def _wait_for_former_launcher(self) -> None:
@@ -179,7 +181,11 @@ class Launcher:
         self._send({"logged": name})
 
     def _dispatch(self, message: dict[str, Any], descriptors: list[int]) -> None:
-        pool = self._starts if protocol.is_start(message) else self._others
+        pool = self._others
+        if protocol.is_a(protocol.Start, message):
+            pool = self._starts
+        elif protocol.is_a(protocol.Update, message):
+            pool = self._updates
         pool.submit(self._answer, message, descriptors)
 
     def _answer(self, message: dict[str, Any], descriptors: list[int]) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -24,6 +25,7 @@ NO_LIMIT = ("-1", "max")
 """How a value begins that lifts a limit; a kernel without such limits needs no file for that."""
 LOWER_SECONDS = 5.0
 """How long the kernel may look for memory to free, while a sandbox may use ever more of it."""
+_KILLED = 128 + signal.SIGKILL
 _INTO_FILE = 'printf %s "$1" > "$2"'
 
 
@@ -42,38 +44,46 @@ def write(file: Path, value: str) -> None:
     try:
         os.write(descriptor, value.encode())
     except OSError as error:
-        raise CgroupFault(f"write {value} to {file}: {error.strerror}") from error
+        raise CgroupFault(f"the kernel refuses {file.name} of {value}: {error.strerror}") from error
     finally:
         os.close(descriptor)
 
 
 def change(settings: Sequence[tuple[Path, str]], *, is_lowered: bool) -> None:
-    """Write all the values that are others, or none. Raises CgroupFault, with all as before."""
+    """Write all the values that are others, or none. Raises CgroupFault, with all as before.
+
+    Memory comes last: it would have to be lowered again when another value is refused, and while
+    that takes its time the sandbox has it.
+    """
     with contextlib.ExitStack() as undo:
-        for file, value in settings:
+        for file, value in sorted(settings, key=lambda each: _is_memory(each[0])):
             before = file.read_text().strip() if file.exists() else None
             if before == value:
                 continue
-            if is_lowered and file.name.startswith("memory."):
+            if is_lowered and _is_memory(file):
                 write_in_time(file, value)
             else:
                 write(file, value)
             if before is not None:
-                undo.callback(write, file, before)
+                undo.callback(write_in_time if _is_memory(file) else write, file, before)
         undo.pop_all()
+
+
+def _is_memory(file: Path) -> bool:
+    return file.name.startswith("memory.")
 
 
 def write_in_time(file: Path, value: str, seconds: float = LOWER_SECONDS) -> None:
     """Write a value below which a sandbox may have to come first. Raises CgroupFault.
 
     The kernel frees memory as long as it finds some, which a sandbox can make last for ever, and
-    only the end of the process that writes makes it give up: so that is another one.
+    only the end of the process that writes makes it give up: so that is another one. It also ends
+    in time when the launcher does not live to see it, and writes nothing late.
     """
-    words = ["/bin/sh", "-c", _INTO_FILE, "sh", value, str(file)]
-    try:
-        done = subprocess.run(words, env={}, capture_output=True, check=False, timeout=seconds)
-    except subprocess.TimeoutExpired as fault:
-        raise CgroupFault("the kernel did not free enough memory in time") from fault
+    words = ["timeout", "-s", "KILL", str(seconds), "sh", "-c", _INTO_FILE, "sh", value, str(file)]
+    done = subprocess.run(words, env={"PATH": os.defpath}, capture_output=True, check=False)
+    if done.returncode in (_KILLED, -signal.SIGKILL):
+        raise CgroupFault("the kernel did not free enough memory in time")
     if done.returncode:
         reason = done.stderr.decode(errors="replace").strip().rpartition(": ")[2]
         raise CgroupFault(f"the kernel refuses {file.name} of {value}: {reason}")
