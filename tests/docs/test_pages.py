@@ -46,6 +46,7 @@ ELSEWHERE = {
     "leftovers": "server/tests/oci/test_leftovers.py",
     "systemd-unit": "server/tests/test_systemd_unit.py",
     "systemctl": "tests/vm/inside/unit.py",
+    "sudo -u postgres": "server/tests/test_postgres.py",
     "pytest": "scripts/test",
     "go test": "scripts/test",
 }
