@@ -5,17 +5,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from opensandbox_server.errors import IngressUnavailable, QueryFault
+from opensandbox.models import SandboxState
+from opensandbox_server.errors import IdempotencyConflict, IngressUnavailable
 from opensandbox_server.ingress.routes import Routes
-from opensandbox_server.runtimes.base import Instance, InstanceUnknown, Runtime
+from opensandbox_server.runtimes.base import Instance, Runtime, RuntimeFault
 from opensandbox_server.sandboxes import states
-from opensandbox_server.sandboxes.runtime_faults import faults_of_runtime
+from opensandbox_server.sandboxes.expiry import RETRY_SECONDS
 from opensandbox_server.sandboxes.sandbox import Sandbox, refresh_route
 from opensandbox_server.store.store import Changes, Store
 from opensandbox_server.store.stored import StoredSandbox
+
+log = logging.getLogger(__name__)
+
+ANSWER_SECONDS = 60.0
+"""How long a create under a key waits for another server that makes the same."""
+
+RUNTIME_SECONDS = 10.0
+"""How long the runtime may take to say what it has."""
 
 
 class Following:
@@ -81,41 +91,34 @@ class Following:
             raise faults.exceptions[0] from None  # the others were about the same
 
     async def wait_for_answer(self, sandbox_id: str) -> Sandbox | None:
-        """Return a sandbox once whoever makes it has made it; None when it is gone."""
-        while True:
-            await self.catch_up()
-            sandbox, was_heard = self._sandboxes.get(sandbox_id), self._was_heard
-            if sandbox is None or sandbox.stored.has_answered or not self._store.is_shared:
-                return sandbox
-            await was_heard.wait()
+        """Return a sandbox once whoever makes it has made it; None when it is gone.
+
+        Raises IdempotencyConflict when that takes too long.
+        """
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                while True:
+                    await self.catch_up()
+                    sandbox, was_heard = self._sandboxes.get(sandbox_id), self._was_heard
+                    if sandbox is None or sandbox.status.state == SandboxState.STOPPING:
+                        return None
+                    if sandbox.stored.has_answered or not self._store.is_shared:
+                        return sandbox
+                    await was_heard.wait()
+        except TimeoutError as fault:
+            raise IdempotencyConflict(
+                "The sandbox of this idempotency key is still being made; ask again later."
+            ) from fault
 
     async def _look(self) -> None:
         async with self._turn:
             self._next = None  # who comes from here on waits for the look after this one
+            before = dict(self._sandboxes)
             changes = await self._store.changes(self._position)
-            await self._hear(changes)
+            await self._hear(changes, before)
             self._position = changes.position
             self._was_heard.set()
             self._was_heard = asyncio.Event()
-
-    async def _hear(self, changes: Changes) -> None:
-        heard: dict[str, StoredSandbox | None] = dict.fromkeys(changes.gone)
-        if changes.is_whole:
-            heard.update(dict.fromkeys(self._sandboxes))
-        heard.update((stored.id, stored) for stored in changes.changed)
-        new = [each for each in changes.changed if each.id not in self._sandboxes]
-        seen = await self._instances() if any(each.has_answered for each in new) else {}
-        for sandbox_id, stored in heard.items():
-            known = self._sandboxes.get(sandbox_id)
-            if known and known.lock.locked():  # somebody here is at it, and may take long
-                self._late[sandbox_id] = None
-                self._is_late.set()
-            elif stored is None:
-                await self._drop(sandbox_id)
-            elif known is None:
-                await self._add(stored, seen.get(sandbox_id))
-            else:
-                await self._change(known, stored)
 
     async def _read_again(self, sandbox_id: str) -> None:
         try:
@@ -123,31 +126,60 @@ class Following:
                 async with known.lock:  # only to wait: what is read must be newer than that
                     pass
             async with self._turn:
+                before = dict(self._sandboxes)
                 stored = await self._store.get(sandbox_id)
                 heard = [stored] if stored else []
                 gone = [] if stored else [sandbox_id]
-                await self._hear(Changes(self._position or "", heard, gone))
+                await self._hear(Changes(self._position or "", heard, gone), before)
         except BaseException:
             self._late[sandbox_id] = None
             raise
 
-    async def _add(self, stored: StoredSandbox, instance: Instance | None) -> None:
-        sandbox = self._sandboxes[stored.id] = Sandbox(stored)
-        self._schedule(stored.id, stored)
-        if stored.has_answered:
-            async with sandbox.held():
-                await self._see(sandbox, instance)
-                _agree_since_when(sandbox)
+    async def _hear(self, changes: Changes, before: Mapping[str, Sandbox]) -> None:
+        """Take what was read; before is what was known when reading began."""
+        heard: dict[str, StoredSandbox | None] = dict.fromkeys(changes.gone)
+        if changes.is_whole:
+            heard.update(dict.fromkeys(before.keys() - set(changes.unreadable)))
+        heard.update((stored.id, stored) for stored in changes.changed)
+        moved = {
+            sandbox_id: known.status if known else None
+            for sandbox_id, stored in heard.items()
+            if stored and _has_moved(known := before.get(sandbox_id), stored)
+        }
+        seen = await self._instances() if moved else {}
+        for sandbox_id, stored in heard.items():
+            known = self._sandboxes.get(sandbox_id)
+            was_changed_here = known is not before.get(sandbox_id) or (
+                known is not None and known.status is not moved.get(sandbox_id, known.status)
+            )
+            if was_changed_here or (known and known.lock.locked()):
+                self._read_later(sandbox_id)
+            elif (
+                known and known.status.state == SandboxState.STOPPING and (stored or known.instance)
+            ):
+                known.stored = stored or known.stored  # its end failed here, and is tried again
+            elif stored is None:
+                await self._drop(sandbox_id)
+            else:
+                await self._take(known, stored, seen if sandbox_id in moved else None)
+                if seen is None:  # the runtime does not answer: what is stored is shown until then
+                    asyncio.get_running_loop().call_later(
+                        RETRY_SECONDS, self._read_later, sandbox_id
+                    )
 
-    async def _change(self, sandbox: Sandbox, stored: StoredSandbox) -> None:
-        if stored.revision < sandbox.stored.revision:
-            return  # a change of ours was faster
+    async def _take(
+        self, known: Sandbox | None, stored: StoredSandbox, seen: Mapping[str, Instance] | None
+    ) -> None:
+        """Know a sandbox as it is stored; seen is what the runtime has, where that matters."""
+        sandbox = known or Sandbox(stored)
+        self._sandboxes[stored.id] = sandbox
         async with sandbox.held():
+            if stored.revision < sandbox.stored.revision:
+                return  # a change of ours was faster
             sandbox.stored = stored
             self._schedule(stored.id, stored)
-            has_moved = sandbox.instance is None or sandbox.status.state != stored.state
-            if stored.has_answered and has_moved:
-                await self._see(sandbox, await self._instance(stored.id))
+            if seen is not None:
+                await self._see(sandbox, seen.get(stored.id))
             _agree_since_when(sandbox)
 
     async def _drop(self, sandbox_id: str) -> None:
@@ -164,16 +196,25 @@ class Following:
             sandbox.see(instance)
         await refresh_route(self._routes, sandbox)
 
-    async def _instance(self, sandbox_id: str) -> Instance | None:
-        with faults_of_runtime(QueryFault):
-            try:
-                return (await self._runtime.inspect(sandbox_id)).instance
-            except InstanceUnknown:
-                return None
+    async def _instances(self) -> Mapping[str, Instance] | None:
+        """Ask the runtime once for all; None when it does not say."""
+        try:
+            async with asyncio.timeout(RUNTIME_SECONDS):
+                return {instance.id: instance for instance in await self._runtime.instances()}
+        except (RuntimeFault, OSError, TimeoutError) as fault:
+            log.warning("the runtime does not say what it has: %r", fault)
+            return None
 
-    async def _instances(self) -> Mapping[str, Instance]:
-        with faults_of_runtime(QueryFault):
-            return {instance.id: instance for instance in await self._runtime.instances()}
+    def _read_later(self, sandbox_id: str) -> None:
+        self._late[sandbox_id] = None
+        self._is_late.set()
+
+
+def _has_moved(known: Sandbox | None, stored: StoredSandbox) -> bool:
+    """Return whether the runtime must be asked for a sandbox: another server has changed it."""
+    if not stored.has_answered:
+        return False
+    return known is None or known.instance is None or known.status.state != stored.state
 
 
 def _agree_since_when(sandbox: Sandbox) -> None:

@@ -41,8 +41,14 @@ class Notes:
             await self._write(late)
         except StoreFault as fault:
             log.warning("%s of sandbox %s is noted later: %s", kind, sandbox_id, fault)
-            self._late.append(late)
-            self._is_late.set()
+            self._note_later(late)
+        except asyncio.CancelledError:  # it has happened all the same
+            self._note_later(late)
+            raise
+
+    def _note_later(self, late: _Late) -> None:
+        self._late.append(late)
+        self._is_late.set()
 
     async def catch_up(self) -> None:
         """Write what is late, oldest first, until cancelled. Raises StoreFault; then call again."""

@@ -26,6 +26,8 @@ class Sandbox:
         default_factory=lambda: Status(SandboxState.PENDING, "CONTAINER_STARTING")
     )
     instance: Instance | None = None
+    is_stored: bool = True
+    """Until then it may turn out that it is not to be made, and nobody is shown it."""
     renewed_at: float = 0.0
     """When traffic last lengthened its life, in Unix seconds."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)

@@ -114,7 +114,8 @@ class Sandboxes:
         return [
             sandbox
             for sandbox in self._newest_first()
-            if sandbox.stored.owner == by.owner
+            if sandbox.is_stored
+            and sandbox.stored.owner == by.owner
             and (not names or sandbox.status.state.lower() in names)
             and metadata.items() <= sandbox.stored.metadata.items()
         ]
@@ -123,7 +124,7 @@ class Sandboxes:
         """Return one. Raises SandboxNotFound, for one of another owner too."""
         await self._following.catch_up()
         sandbox = self._all.get(sandbox_id)
-        if sandbox is None or sandbox.stored.owner != by.owner:
+        if sandbox is None or not sandbox.is_stored or sandbox.stored.owner != by.owner:
             raise errors.SandboxNotFound(sandbox_id)
         return sandbox
 
@@ -146,6 +147,10 @@ class Sandboxes:
 
     async def renew(self, by: Principal, sandbox_id: str, expires_at: datetime) -> datetime:
         """Choose another end of life, sooner or later than the present one."""
+        try:
+            expires_at = expires_at.astimezone(UTC)
+        except OverflowError as fault:
+            raise errors.InvalidExpiration("expiresAt is beyond the calendar.") from fault
         async with self._hold(sandbox_id, by) as sandbox:
             if sandbox.stored.expires_at is None:
                 raise errors.NoExpiration("The sandbox has no expiry: it lives until it is killed.")
@@ -200,7 +205,7 @@ class Sandboxes:
 
     def all_states(self) -> Sequence[SandboxState]:
         """Return the states of all sandboxes, whoever owns them, for counting."""
-        return [sandbox.status.state for sandbox in self._all.values()]
+        return [sandbox.status.state for sandbox in self._all.values() if sandbox.is_stored]
 
     # What happens by itself.
 
@@ -299,7 +304,7 @@ class Sandboxes:
         stored = replace(admitted, is_repeatable=bool(key))
         used = UsedKey(stored.owner, key, fingerprint, stored.id) if key else None
         auth = request.image.auth if request.image else None
-        sandbox = Sandbox(stored)
+        sandbox = Sandbox(stored, is_stored=False)
         async with sandbox.held():
             try:
                 login = (auth.username, auth.password) if auth else None
@@ -319,6 +324,7 @@ class Sandboxes:
         self._all[sandbox.stored.id] = sandbox
         with span("store"):
             await self._store.insert(sandbox.stored, key)
+        sandbox.is_stored = True
         with span("runtime"), faults_of_runtime(errors.StartFault):
             instance = await self._runtime.start(sandbox.stored.spec, secrets)
         sandbox.instance = instance
@@ -342,7 +348,11 @@ class Sandboxes:
                 await self._routes.delete(sandbox_id)
             with faults_of_runtime(errors.DeleteFault):
                 await self._runtime.stop(sandbox_id)
-            await self._store.delete(sandbox_id, frees_key=frees_key)
+            is_half_made = not sandbox.stored.has_answered
+            await self._store.delete(sandbox_id, frees_key=frees_key or is_half_made)
+            if is_half_made and self._store.is_shared:  # its maker may have started it meanwhile
+                with faults_of_runtime(errors.DeleteFault):
+                    await self._runtime.stop(sandbox_id)
         except BaseException:
             self._expiry.set(sandbox_id, time.time() + RETRY_SECONDS)
             raise

@@ -179,7 +179,10 @@ class PostgresStore(Store):
             raise
         here = [row for row in rows if row["id"] is not None and row["spec"] is not None]
         gone = {row["id"] for row in rows if row["spec"] is None} - {None}
-        return Changes(position, readable(here), gone - {row["id"] for row in here}, is_whole)
+        ids = {row["id"] for row in here}
+        changed = readable(here)
+        unreadable = ids - {stored.id for stored in changed}
+        return Changes(position, changed, gone - ids, unreadable, is_whole)
 
     async def changed(self) -> None:
         """Wait until one is heard of, or may have been missed."""
@@ -216,6 +219,8 @@ class PostgresStore(Store):
     async def _do(self, statement: str, *values: Any) -> list[Record]:
         """Say a statement about the place. Raises StoreFault, and _Gone for one without its row."""
         try:
+            if not self.is_shared and not self._listener.is_connected:
+                raise StoreFault("The store cannot be used: the connection was lost.")
             if self._listener.refusal:
                 raise StoreFault(f"The store cannot be used: {self._listener.refusal}.")
             with store_faults():

@@ -50,6 +50,8 @@ class Changes:
     """Where to go on; only the store that gave it understands it."""
     changed: Sequence[StoredSandbox]
     gone: Collection[str] = ()
+    unreadable: Collection[str] = ()
+    """Those of which there is a row that cannot be read: neither changed nor gone."""
     is_whole: bool = False
     """`changed` is everything there is: what is not in it is gone."""
 
