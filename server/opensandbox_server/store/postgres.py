@@ -219,10 +219,10 @@ class PostgresStore(Store):
     async def _do(self, statement: str, *values: Any) -> list[Record]:
         """Say a statement about the place. Raises StoreFault, and _Gone for one without its row."""
         try:
-            if not self.is_shared and not self._listener.is_connected:
-                raise StoreFault("The store cannot be used: the connection was lost.")
             if self._listener.refusal:
                 raise StoreFault(f"The store cannot be used: {self._listener.refusal}.")
+            if not self.is_shared and not self._listener.is_connected:
+                raise StoreFault("The store cannot be used: the connection was lost.")
             with store_faults():
                 return await self._say(statement, [self._place, *map(storable, values)])
         except StoreFault as fault:
