@@ -105,7 +105,7 @@ async def test_nobody_waits_for_a_runtime_that_was_closed(oci: OCIRuntime) -> No
     following = [asyncio.create_task(all_parts(oci.logs("one", follow=True))) for _ in "ab"]
     await asyncio.sleep(0.2)
     await oci.close()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         for outcome in await asyncio.gather(*following, return_exceptions=True):
             assert isinstance(outcome, RuntimeFault)
     await oci.prepare()

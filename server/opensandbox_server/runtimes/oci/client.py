@@ -126,6 +126,8 @@ class LauncherClient:
             return verb.read(await answered)
         finally:
             self._waiting.pop(seq, None)
+            if answered.done() and not answered.cancelled():
+                answered.exception()  # sending may have failed first, and nobody waits for it
 
     async def close(self) -> None:
         """Let it finish and end; sandboxes go on."""
@@ -183,6 +185,8 @@ class LauncherClient:
             raise LauncherGone("the launcher of the embedded runtime is not running")
         data = protocol.encode(message)
         async with self._sending:
+            if channel.fileno() < 0:  # closed while others were sending
+                raise LauncherGone("the launcher of the embedded runtime ended")
             try:
                 # A cancelled sender must not leave half a message behind.
                 await asyncio.shield(self._send_whole(channel, data, fds))
