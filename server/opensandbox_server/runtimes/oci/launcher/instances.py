@@ -88,7 +88,7 @@ class Instances:
         self._members: dict[str, Member] = {}
         self._set_aside: dict[str, SetAside] = {}
         self._slots: Slots | None = None
-        self._orphans = Orphans(self._is_member)
+        self._orphans = Orphans(self._first_processes)
 
     def find(self, slot_of: Callable[[int], int | None]) -> list[int]:
         """Find what a former launcher started; return the slots that are in use.
@@ -418,8 +418,8 @@ class Instances:
         with contextlib.suppress(OSError):  # no room: the next launcher sees that it has ended
             write_record(member.directory, member.record)
 
-    def _is_member(self, pid: int) -> bool:
-        return any(member.record.pid == pid for member in list(self._members.values()))
+    def _first_processes(self) -> set[int]:
+        return {member.record.pid for member in list(self._members.values())}
 
     def _known(self, name: str) -> Member:
         try:

@@ -6,16 +6,16 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 
 class Orphans:
     """Reaps what nobody else will. Orphans become children of the main thread."""
 
-    def __init__(self, is_ours: Callable[[int], bool]) -> None:
-        """Spare the processes somebody waits for."""
-        self._is_ours = is_ours
+    def __init__(self, waited_for: Callable[[], Collection[int]]) -> None:
+        """Spare the processes somebody waits for; asked once for all, as there may be thousands."""
+        self._waited_for = waited_for
         self._lock = threading.Lock()
         self._starts = 0
 
@@ -36,7 +36,7 @@ class Orphans:
             if self._starts:
                 return
             main = os.getpid()
-            for pid in Path(f"/proc/{main}/task/{main}/children").read_text().split():
-                if not self._is_ours(int(pid)):
-                    with contextlib.suppress(ChildProcessError):
-                        os.waitpid(int(pid), os.WNOHANG)
+            children = Path(f"/proc/{main}/task/{main}/children").read_text().split()
+            for pid in set(map(int, children)).difference(self._waited_for()):
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
